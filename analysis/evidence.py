@@ -1,12 +1,14 @@
 """A study's trials as its conclusions rest on them, and what is computed of them once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+
+from analysis.stats.interval import Interval
 
 MEASURES = (
     "score",
@@ -26,6 +28,8 @@ SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
 """Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent.
 Means are geometric."""
 
+TO_COME = ("missing", "running", "interrupted")
+"""Status of a trial that may still end."""
 SMALLER_IS_BETTER = frozenset({"env_steps_to_target", "seconds_to_target", "train_s"})
 
 
@@ -105,6 +109,28 @@ def _restricted(runs: pd.DataFrame, statuses: Sequence[str]) -> pd.DataFrame:
     return kept
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a study said of the configuration that it recommends for an environment.
+
+    Attributes:
+        config: The configuration.
+        measure: What decided.
+        value: What it came to by that measure; where it was picked of several that are about as good,
+            what was to be expected of fresh seeds.
+        num_seeds: Seeds that this rests on.
+        num_at_end: How many of them end at the target.
+        beside: Configurations that run on the same fresh seeds, for a comparison.
+    """
+
+    config: str
+    measure: str
+    value: Interval
+    num_seeds: int
+    num_at_end: int
+    beside: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Trials of a study; what is asked of them again and again is computed once.
@@ -113,11 +139,13 @@ class Evidence:
         runs: As `analysis.load` gives them.
         curves: Of these trials, as `analysis.load` gives them; None: unknown.
         axes: The searched columns of `runs`.
+        claims: Environment to what another study said of it, where these trials are to confirm that.
     """
 
     runs: pd.DataFrame
     curves: pd.DataFrame | None = None
     axes: tuple[str, ...] = ()
+    claims: Mapping[str, Claim] = field(default_factory=dict)
     _answers: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.evidence import Claim
 from analysis.questions.sequential import DESIGN
+from analysis.stats.interval import Interval
 from analysis.stores.records import STATUS, Points, Run
 from experiments.contract import FINISHED, PRUNED, Tag
 from experiments.contract.extensions import metrics as all_metrics
@@ -139,6 +141,19 @@ def _as_planned(trial: TrialRow) -> dict[str, Any]:
         "score_range": [None, None],
         "params": trial.params,
     }
+
+
+def claims_of(plan: Mapping[str, Any]) -> dict[str, Claim]:
+    """Environment to what another study said of it, which a study is to confirm; empty of others.
+
+    Args:
+        plan: As plan.json has it.
+    """
+    found = {}
+    for env, claim in plan.get("confirms", {}).get("claims", {}).items():
+        ends = {name: math.nan if end is None else end for name, end in claim["value"].items()}
+        found[env] = Claim(**{**claim, "value": Interval(**ends), "beside": tuple(claim["beside"])})
+    return found
 
 
 def runs_frame(plan: Mapping[str, Any], trials: Sequence[TrialRow]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ import pandas as pd
 import yaml
 
 from analysis import AnalysisError
-from analysis.evidence import Evidence
+from analysis.evidence import Claim, Evidence
 from analysis.frames import CURVE_METRICS as CURVE_METRICS  # people have it from here
-from analysis.frames import MISSING, TrialRow, curve_metrics, curves_frame, final_metrics, runs_frame
+from analysis.frames import MISSING, TrialRow, claims_of, curve_metrics, curves_frame, final_metrics, runs_frame
 from analysis.questions.labels import trials_named
 from analysis.stores.executions import near, opened, runs_of_studies
 from analysis.stores.records import STATUS, Run
@@ -36,7 +36,7 @@ class Study:
         started: UTC.
         axes: The searched parameters, columns of `runs`: `("lr", "train_batch_size_total")`.
         paths: Axis to its dotted configuration path: `{"lr": "algorithm.training.lr", ...}`.
-        points: Configuration to what a command sets that runs it by itself:
+        points: Configuration to the searched settings:
             `{"lr=1e-3 b=512": {"algorithm.training.lr": 0.001, ...}}`; empty if the study did not record it.
         facts: Configuration to what `analysis.questions.facts.Facts` wants beside its parameters,
             as far as the study recorded it.
@@ -118,6 +118,7 @@ class Study:
             - env_steps: int64, on the grid that all trials of the study share.
             - wall_s: float64, seconds from the start of the trial's run to the report.
             - value: float64.
+        claims: Environment to what another study said of it, which this one is to confirm; empty of others.
     """
 
     name: str
@@ -143,11 +144,12 @@ class Study:
     tracking_uri: str
     runs: pd.DataFrame
     curves: pd.DataFrame
+    claims: Mapping[str, Claim] = field(default_factory=dict)
 
     @cached_property
     def evidence(self) -> Evidence:
         """Its trials, with what is computed of them once."""
-        return Evidence(self.runs, self.curves, self.axes)
+        return Evidence(self.runs, self.curves, self.axes, self.claims)
 
     def __repr__(self) -> str:
         configurations = self.runs["config"].cat.categories.size
@@ -232,11 +234,7 @@ def load_study(
         started=pd.Timestamp(own.started_ms, unit="ms", tz="UTC"),
         axes=tuple(plan["axes"]),
         paths=dict(plan["axes"]),
-        points={
-            entry["config"]: {**entry["point"], **entry.get("planned", {})}
-            for entry in plan["configurations"]
-            if "point" in entry
-        },
+        points={entry["config"]: entry["point"] for entry in plan["configurations"] if "point" in entry},
         facts=_facts(plan, runs),
         predicted_mib=plan.get("memory_mib", {}),
         base=str(plan.get("base", "")),
@@ -251,6 +249,7 @@ def load_study(
         tracking_uri=uri,
         runs=runs,
         curves=curves_frame(points, runs, wanted, known),
+        claims=claims_of(plan),
     )
 
 
@@ -276,6 +275,20 @@ def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, An
         for config, run_id in of_config.items()
     }
     return settings, yaml.safe_load(store.content(own, "config.yaml") or "{}")
+
+
+def seeds_of_confirmations(study: Study) -> set[int]:
+    """The seeds on which the recommendation of a study was run again, or is to be.
+
+    Args:
+        study: As `load_study` gave it.
+
+    Raises:
+        AnalysisError: The store cannot be read.
+    """
+    uri, store = opened(study.tracking_uri)
+    later = [run for run in runs_of_studies(store, uri, None) if run.tags.get(Tag.CONFIRMS) == study.run_id]
+    return {int(seed) for run in later for seed in json.loads(store.content(run, "plan.json") or "{}").get("seeds", ())}
 
 
 @dataclass(frozen=True)

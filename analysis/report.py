@@ -22,8 +22,9 @@ from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, closing_table
 from analysis.document.caveats import caveats, without_episodes
 from analysis.document.command_line import exit_code_of, settings_of, words_of
+from analysis.document.conclusions import steps_of
 from analysis.document.methods import methods_of
-from analysis.document.next_step import NextStep, next_step, study_command
+from analysis.document.next_step import NextStep, study_command
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
@@ -96,7 +97,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     """
     rng, evidence = np.random.default_rng(SEED), study.evidence
     found, table = answers(evidence), closing_table(evidence)
-    steps = tuple(next_step(answer.decision, study.runs, study_command(study)) for answer in found)
+    steps = tuple(steps_of(found, study.runs, study_command(study)))
     several = len(found) > 1
     pictures: dict[str, bytes] = {}
     shown = []

@@ -4,8 +4,9 @@ What can be checked without Ray and RLlib is checked before they are imported, w
 """
 
 import contextlib
+import functools
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from experiments.planning.machines import Cluster
-    from experiments.planning.plan import Plan
+    from experiments.planning.plan import Claimed, Plan
     from experiments.study.driver import StudyOutcome
     from experiments.study.source import Source
 
@@ -134,13 +135,13 @@ def opened(request: Request) -> Iterator["Session"]:
                 _check_machine(suite, request)
 
         from experiments.study import progress
-        from experiments.study.source import source_of
+        from experiments.study.sources import source_of
 
         console = progress.console(request.quiet)
         for line in (*not_read, address.joined_line(suite.hardware.address, at), address.job_line()):
             if line:
                 progress.say(console, line)
-        source = source_of(suite, request.compose, place, at)
+        source = source_of(suite, request.compose, place, at, functools.partial(_claimed_by, place))
         undo.callback(source.close)
         yield Session(request, suite, place, has_ray, console, source, undo)
 
@@ -153,7 +154,7 @@ def _check_machine(suite: SuiteConfig, request: Request) -> None:
     from experiments.study.cluster import ray_process, session_folder
 
     session_folder.session_folder()
-    if suite.resume is not None or suite.study.key is not None:
+    if suite.resume is not None or suite.study.key is not None or suite.confirm.study is not None:
         return
     machines.check_room(suite, machines.local_machine(suite.hardware))
     if request.doubtful:
@@ -162,6 +163,18 @@ def _check_machine(suite: SuiteConfig, request: Request) -> None:
         check_first(suite, request.compose)
     if not (suite.dry_run or ray.is_initialized()):
         ray_process.start_beside_imports(suite.hardware, "experiments.study.driver")
+
+
+def _claimed_by(place: Place, study: str, beside: Sequence[str]) -> "Claimed":
+    """What a study said of what it recommended."""
+    from analysis import AnalysisError
+    from analysis.document.confirmation import claimed_by
+    from analysis.load import load_study
+
+    try:
+        return claimed_by(load_study(study, place.store_uri, metrics=()), beside)
+    except AnalysisError as error:
+        raise ConfigurationError(f"confirm={study}: {error}") from None
 
 
 @dataclass(frozen=True)

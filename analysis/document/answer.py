@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.document import sequential
+from analysis.document import confirmation, sequential
 from analysis.document.repeats import sameness
-from analysis.evidence import MEASURES, Evidence, once
+from analysis.evidence import MEASURES, TO_COME, Evidence, once
 from analysis.plots.text import level
+from analysis.questions.confirmation import confirmation_of, rivals_of
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
 from analysis.questions.labels import FORMS, WORDS, code, fails, named, shares, shown, with_interval
 from analysis.questions.sequential import sequential_comparison
@@ -28,6 +29,7 @@ class Answer:
         certainty: Why this one of those that are as good; or the next best.
         compared: What a sequential comparison showed; empty in other studies.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
+        confirmed: Whether fresh seeds bear out what another study recommended; None where that was not asked.
     """
 
     decision: Decision
@@ -36,6 +38,7 @@ class Answer:
     certainty: str
     compared: str = ""
     repeats: str = ""
+    confirmed: bool | None = None
 
     @property
     def _parts(self) -> list[str]:
@@ -66,7 +69,7 @@ def answers(evidence: Evidence) -> list[Answer]:
     for own in concluding.of_envs.values():
         same, compared = sameness(own.runs, own.curves), sequential_comparison(own.runs)
         confidence = CONFIDENCE if compared is None else 1 - compared.design.alpha
-        answer = _answer(own, several, confidence)
+        answer = _confirmed(own, several) or _answer(own, several, confidence)
         told = "" if compared is None else " ".join(sequential.sentences(compared))
         found.append(replace(answer, compared=told, repeats=same[0] if same else ""))
     return found
@@ -141,18 +144,25 @@ def _answer(own: Evidence, several: bool, confidence: float) -> Answer:
     return Answer(decision, f"{use} {_standing(decision)}", numbers, _others(decision, summary, confidence))
 
 
+def _confirmed(own: Evidence, several: bool) -> Answer | None:
+    """The answer of a study on fresh seeds: whether what another one recommended holds; None of other studies."""
+    found = confirmation_of(own)
+    if found is None:
+        return None
+    where = f"On {found.env}: " if several else ""
+    told, row = f"{where}{_provisional(own)}{confirmation.sentence(found)}", summary_of(own).set_index("config").loc
+    numbers = _numbers(decision_of(own), row[found.claim.config], alone=False) if found.num_seeds else ""
+    return Answer(decision_of(own), told, numbers, "", confirmed=found.confirmed)
+
+
 def _provisional(own: Evidence) -> str:
     """Of a study that is not whole, a sentence that comes before everything else; "" of others."""
     seeds = own.replicates
-    if not seeds["status"].isin(_TO_COME).any():
+    if not seeds["status"].isin(TO_COME).any():
         return ""
     there = seeds[seeds["status"] == "finished"]
     configs = f"{there['config'].nunique()} of {plural(seeds['config'].nunique(), 'configuration')}"
     return f"Provisional, as {configs} and {len(there)} of {plural(len(seeds), 'trial')} have data. "
-
-
-_TO_COME = ("missing", "running", "interrupted")
-"""Status of a trial that may still end."""
 
 
 def _missed(summary: pd.DataFrame) -> str:
@@ -188,7 +198,7 @@ def _standing(decision: Decision) -> str:
     """Whether anything else is as good, a sentence or two."""
     if decision.chosen in decision.uncompared:
         return f"With a single {_REPEAT[decision.measure]} each, no difference is shown."
-    same, rivals = _same(decision), _rivals(decision)
+    same, rivals = _same(decision), rivals_of(decision)
     if same or rivals:
         told = [f"{_are(same)} practically the same, within {decision.delta:.4g}."] if same else []
         told += [f"{_are(rivals)} not significantly different."] if rivals else []
@@ -293,10 +303,6 @@ _MOST_SEEDS = 1000
 
 def _same(decision: Decision) -> list[str]:
     return [c for c in decision.equivalent if c != decision.chosen]
-
-
-def _rivals(decision: Decision) -> list[str]:
-    return [c for c in decision.leaders if c not in (decision.chosen, *decision.equivalent)]
 
 
 def _to_equivalence(decision: Decision) -> str:

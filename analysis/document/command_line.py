@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from analysis import AnalysisError
 from analysis.document.standard_streams import keep_streams
@@ -73,3 +74,16 @@ def settings_of(arguments: Sequence[str], known: Sequence[str], usage: str) -> d
 def words_of(text: str) -> list[str]:
     """The words of a list as it is typed: `[a,b]`, or `a,b`."""
     return [word for part in text.strip("[]").split(",") if (word := part.strip(" '\""))]
+
+
+def hydra_value(value: Any) -> str:
+    """A value as Hydra reads it back."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{','.join(hydra_value(v) for v in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{hydra_value(v)}" for k, v in value.items()) + "}"
+    return str(value)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.document.answer import Answer
-    from analysis.document.next_step import NextStep
+    from analysis.document.next_step import NextStep, StudyCommand
     from analysis.evidence import Evidence
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]
@@ -50,8 +50,9 @@ class Conclusions:
 
     @property
     def recommended(self) -> Sequence[str]:
-        """The recommended configurations."""
-        return [answer.decision.chosen for answer in self.found if answer.decision.chosen]
+        """The recommended configurations; of those that were to be confirmed, the ones that were."""
+        told = [answer.decision.chosen for answer in self.found if answer.confirmed is not False]
+        return [config for config in told if config]
 
     @property
     def table(self) -> Mapping[str, Sequence[Any]]:
@@ -129,24 +130,28 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusi
         return Conclusions("no trial has started")
     try:
         from analysis.document.answer import answers
+        from analysis.document.next_step import StudyCommand
 
         evidence = evidence_of(record, outcomes)
         found = answers(evidence)
-        steps = _next_steps(record, evidence.runs, found)
+        asked = StudyCommand(record["named"], record["command"], record["concurrency"])
+        steps = [step for step in steps_of(found, evidence.runs, asked) if step]
         return Conclusions("", evidence, found, steps, record["exclusive"])
     except Exception as error:  # noqa: BLE001  # as it says
         return Conclusions(f"{type(error).__name__}: {error}")
 
 
-def _next_steps(record: Mapping[str, Any], runs: "pd.DataFrame", found: "Sequence[Answer]") -> "list[NextStep]":
-    from analysis.document.next_step import StudyCommand, next_step
+def steps_of(found: "Sequence[Answer]", runs: "pd.DataFrame", asked: "StudyCommand") -> "list[NextStep | None]":
+    """The next step of each answer; none after a confirmation, which is the last word.
 
-    points = {entry["config"]: {**entry["point"], **entry["planned"]} for entry in record["configurations"]}
-    asked = StudyCommand(
-        record["study"], record["command"], points, [*record["seeds"], *runs["seed"]], record["concurrency"]
-    )
-    steps = (next_step(answer.decision, runs, asked) for answer in found)
-    return [step for step in steps if step]
+    Args:
+        found: The answers of a study.
+        runs: Its trials.
+        asked: What ran it.
+    """
+    from analysis.document.next_step import next_step
+
+    return [next_step(answer.decision, runs, asked) if answer.confirmed is None else None for answer in found]
 
 
 def evidence_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "Evidence":
@@ -157,7 +162,7 @@ def evidence_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "Evid
         outcomes: How each trial ended; at least one.
     """
     from analysis.evidence import Evidence
-    from analysis.frames import TrialRow, runs_frame
+    from analysis.frames import TrialRow, claims_of, runs_frame
 
     runs = runs_frame(record, [TrialRow.of_outcome(outcome) for outcome in outcomes])
-    return Evidence(runs, axes=tuple(record["axes"]))
+    return Evidence(runs, axes=tuple(record["axes"]), claims=claims_of(record))

@@ -24,7 +24,8 @@ from matplotlib.figure import Figure
 
 from analysis import AnalysisError
 from analysis.document.answer import answers
-from analysis.document.next_step import next_step, study_command
+from analysis.document.conclusions import steps_of
+from analysis.document.next_step import study_command
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
 from analysis.document.sections import by_env
@@ -325,7 +326,7 @@ def command(study: Study) -> str:
 def next_steps(study: Study) -> list[str]:
     """The next steps to know more, and their command lines, as Markdown."""
     asked = replace(study_command(study), command=command(study))
-    steps = [next_step(answer.decision, study.runs, asked) for answer in answers(study.evidence)]
+    steps = steps_of(answers(study.evidence), study.runs, asked)
     return [f"{step.sentence}\n\n```sh\n{step.command}\n```" for step in steps if step]
 
 

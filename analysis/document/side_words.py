@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.document.next_step import hydra_value
+from analysis.document.command_line import hydra_value
 from analysis.load import Study
 from analysis.questions.decision import decisions_of, summary_of
 from analysis.questions.labels import FORMS, WORDS, interval_of, listed, shown, with_interval

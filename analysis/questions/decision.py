@@ -40,7 +40,7 @@ class Decision:
             in the same order.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc`, `auc_of_kinds`
-            (where seconds are not compared) or `processes`;
+            (where seconds are not compared) or `processes`; `claim`, where another study recommended it;
             `value`, where single seeds say no more than their values.
         runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if
             there is no other configuration.
@@ -214,7 +214,9 @@ def _by_speed(evidence: Evidence) -> Decision:
     near = _near(leading, logs, smallest=False)
     processes = _processes(finished)
     fewest = [c for c in near if processes[c] == min(processes[c] for c in near)]
-    chosen = next(c for c in order if c in fewest)
+    claim = evidence.claims.get(env)
+    stands = claim is not None and claim.config in leading  # as long as none is faster
+    chosen = claim.config if claim is not None and stands else next(c for c in order if c in fewest)
     order, leading = _first(chosen, order), _first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
     _, spread, df, common = _compare(logs, chosen, runner_up, 1.0)
@@ -226,7 +228,7 @@ def _by_speed(evidence: Evidence) -> Decision:
         telling = _least_and_most(lambda each: seeds_needed(gap, each, alpha), _likely(spread, df))
         telling = telling if runner_up in leading else (0.0, 0.0)
     alone = _single(speeds, order)
-    by = "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
+    by = "claim" if stands else "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
     return Decision(
         env,
         "env_steps_per_s",
@@ -294,6 +296,9 @@ def _by_score(evidence: Evidence) -> Decision:
         soonest = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, num_compared = [c for c, is_leader in zip(ranked, soonest, strict=True) if is_leader], len(ranked)
     chosen, chosen_by = _choose(leading, same, values, saturated, finished, table)
+    claim = evidence.claims.get(env)
+    if claim is not None and claim.config in leading:  # a recommendation stands as long as none is better
+        chosen, chosen_by = claim.config, "claim"
     order, leading = _first(chosen, order), _first(chosen, leading)
     alone = _single(scores, order)
     rivals = [c for c in order if c != chosen]

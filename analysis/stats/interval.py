@@ -55,3 +55,33 @@ def prediction_interval(scores: Sequence[float]) -> Interval:
     half = float(t_quantile((1 + CONFIDENCE) / 2, n - 1) * np.std(scores, ddof=1) * math.sqrt(1 + 1 / n))
     mean = float(np.mean(scores))
     return Interval(mean, mean - half, mean + half)
+
+
+def difference_of_intervals(
+    first: Interval, num_first: int, second: Interval, num_second: int, relative: bool = False
+) -> Interval:
+    """The difference of two independent estimates, first minus second, from their intervals alone (Zou and Donner
+    2008, "Construction of confidence limits about effect measures", who call it MOVER): it keeps what these know of
+    bounds and skew, which a standard error does not.
+
+    One without an interval, such as a single value, is taken to vary like the other; without any there is none.
+
+    Args:
+        first: An estimate and its interval.
+        num_first: The number of values that it rests on.
+        second: The other.
+        num_second: Likewise.
+        relative: Whether the ratio is meant, of positive numbers.
+    """
+    a, b = (
+        np.log([of.estimate, of.low, of.high]) if relative else np.array([of.estimate, of.low, of.high])
+        for of in (first, second)
+    )
+    below_a, above_a, below_b, above_b = a[0] - a[1], a[2] - a[0], b[0] - b[1], b[2] - b[0]
+    if not np.isfinite([below_a, above_a]).all():
+        below_a, above_a = (width * math.sqrt(num_second / max(1, num_first)) for width in (below_b, above_b))
+    elif not np.isfinite([below_b, above_b]).all():
+        below_b, above_b = (width * math.sqrt(num_first / max(1, num_second)) for width in (below_a, above_a))
+    estimate = a[0] - b[0]
+    ends = (estimate, estimate - math.hypot(below_a, above_b), estimate + math.hypot(above_a, below_b))
+    return Interval(*(float(np.exp(end) if relative else end) for end in ends))

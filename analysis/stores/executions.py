@@ -129,7 +129,8 @@ def runs_of_studies(store: Reader, uri: str, study: str | None) -> list[Run]:
     Args:
         store: What reads it.
         uri: Its address, for messages.
-        study: As for `analysis.load.load_study`; None: all.
+        study: As for `analysis.load.load_study`; None: all. A name means the studies that were run under it, and not
+            those that confirm what one of these recommended, unless there is nothing else.
 
     Raises:
         AnalysisError: There is none, or the store cannot be read.
@@ -142,7 +143,8 @@ def runs_of_studies(store: Reader, uri: str, study: str | None) -> list[Run]:
         )
     found = [run for run in latest_first if study is None or study in (run.tags.get(Tag.STUDY), run.name, run.run_id)]
     if found or study is None:
-        return found
+        own = [run for run in found if Tag.CONFIRMS not in run.tags or run.run_id == study]
+        return found if study is None else own or found
     names = list(dict.fromkeys(name for run in latest_first for name in (run.tags.get(Tag.STUDY, run.name), run.name)))
     raise AnalysisError(f"There is no study {study!r} in {shown}{near(study, names)}.")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.document.next_step import hydra_value
+from analysis.document.command_line import hydra_value
 from benchmarks.support.frozen import DEFAULT, SHORT, frozen, overrides
 from benchmarks.support.harness import (
     ROOT,

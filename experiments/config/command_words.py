@@ -18,12 +18,13 @@ from hydra.core.override_parser.types import Glob, Override
 from experiments.config.choices import check_choices, files_of, groups, hydra_search_path
 from experiments.config.compose import (
     check_axes_are_free,
-    check_resume,
+    check_named,
     composer,
     composing,
     split_space,
     with_new_keys,
 )
+from experiments.config.confirm_settings import spelled_out
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import GROUPS, Compose
 
@@ -99,7 +100,8 @@ def read(words: Sequence[str]) -> Words:
             instead = next(fix for start, fix in _OWN_SETTINGS.items() if re.match(start, own["name"] or ""))
             raise ConfigurationError(f"{word}: is one of Hydra's own settings. Here, {instead}.")
     flags = tuple(word for word in words if word not in found.overrides)
-    return Words(flags, tuple(found.overrides), bool({*given} - {"run", "multirun"}), found.multirun)
+    settings = found.overrides if found.multirun else spelled_out(found.overrides)
+    return Words(flags, tuple(settings), bool({*given} - {"run", "multirun"}), found.multirun)
 
 
 def as_shown(settings: Sequence[str]) -> list[str]:
@@ -185,5 +187,5 @@ def composed(settings: Sequence[str], own: Path | None) -> Iterator[Compose]:
     with composing():
         compose = composer(hydra.compose("config", overrides=[*search_path, *words]), [*search_path, *words, *spaces])
         check_axes_are_free(compose({}), [*words, *spaces])
-        check_resume(compose({}), [*words, *spaces])
+        check_named(compose({}), [*words, *spaces])
         yield compose

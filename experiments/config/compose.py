@@ -69,25 +69,31 @@ def check_axes_are_free(composed: Mapping[str, Any], overrides: Sequence[str]) -
             )
 
 
-def check_resume(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Make sure that a resumed study is not asked to change.
+def check_named(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Make sure that a study that is named, to go on or to be confirmed, is not asked to change.
 
     Raises:
-        ConfigurationError: It is.
+        ConfigurationError: It is, or none is named.
     """
-    if config["resume"] is None:
-        return
-    if not str(config["resume"]).strip():
+    if config["resume"] is not None:
+        _check_named("resume", config["resume"], overrides, (), "a study is resumed as it was begun")
+    elif (study := (config.get("confirm") or {}).get("study")) is not None:
+        own = ("confirm.study", "confirm.with", "confirm.num_seeds", "confirm", "study.key")
+        _check_named("confirm", study, overrides, own, "a recommendation is confirmed with the settings that it had")
+
+
+def _check_named(word: str, study: Any, overrides: Sequence[str], own: Sequence[str], why: str) -> None:
+    if not str(study).strip():
         raise ConfigurationError(
-            "resume= names no study. Write resume=<study run id>, which python experiments/list.py lists, "
-            "or its folder. Leave it out to begin a new study."
+            f"{word}= names no study. Write {word}=<study run id>, which python experiments/list.py lists"
+            f"{', or its folder' if word == 'resume' else ''}. Leave it out to begin a new study."
         )
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if key not in ("resume", *RESUME_MAY_CHANGE):
-            *others, last = RESUME_MAY_CHANGE
+        if key not in (word, *own, *RESUME_MAY_CHANGE):
+            *others, last = [name for name in (*own, *RESUME_MAY_CHANGE) if name not in ("confirm", "confirm.study")]
             raise ConfigurationError(
-                f"{override}: a study is resumed as it was begun. Beside resume= only {', '.join(others)} and {last} "
+                f"{override}: {why}. Beside {word}= only {', '.join(others)} and {last} "
                 f"can be given; start a new study to change {key}."
             )
 

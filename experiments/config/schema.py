@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from experiments.config import extension
+from experiments.config.confirm_settings import ConfirmSettings
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import (
     MAX_TRIALS,
@@ -335,6 +336,7 @@ class SuiteConfig:
     measurement: MeasurementSettings | None = None
     extension: dict[Name, Any] = field(default_factory=dict)
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
+    confirm: ConfirmSettings = field(default_factory=ConfirmSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     max_env_steps: Positive | None = None
     max_minutes: Annotated[Number, Field(gt=0)] | None = None

@@ -227,6 +227,7 @@ class Tag:
     COMMIT = "mlflow.source.git.commit"  # S, T
     STUDY_FOLDER = "study_folder"  # S: where its state and its checkpoints are
     BEST = "best"  # S: the chosen configurations
+    CONFIRMS = "confirms"  # S: the run of the study whose recommendation it runs again on fresh seeds
     LIMIT = "limit"  # S: which one ended it before it was done
     STUDY_RUN = "study_run"  # T: the id of its study's run
     CONFIG = "config"  # T: readable, without the seed

@@ -14,6 +14,7 @@ from experiments.config.schema import StartingPolicy, SuiteConfig, parse
 from experiments.config.search_settings import CompareSearch
 from experiments.config.space import Point, base_point, corners, group_choices, points
 from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
+from experiments.contract import CONFIRM, FIXED
 from experiments.planning.axes import SearchedAxis, axis_params
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
@@ -28,6 +29,10 @@ from experiments.rllib.rehearsal import rehearse_each
 
 AUTO = "auto"
 """The hardware profile that leaves all counts to the suite."""
+
+Claimed = Mapping[str, Any]
+"""What a study said of what it recommended, as the analysis gives it and reads it again: `study_run`, and `claims`, an
+environment each."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Plan:
         search: How the study chooses its trials as it goes; None if they are all known.
         command: The command line that runs the study; "": the one that started this process.
         notes: Remarks on its environments, a line each.
+        confirms: What another study said of these configurations, which they are to confirm (`Claimed`).
     """
 
     suite: SuiteConfig
@@ -55,6 +61,7 @@ class Plan:
     search: SearchDesign | None = None
     command: str = ""
     notes: tuple[str, ...] = ()
+    confirms: Claimed | None = None
 
     @property
     def study(self) -> str:
@@ -121,7 +128,9 @@ class Plan:
             return []
         blocks = [(repeat, seed) for repeat in range(self.repeats) for seed in self.seeds]
         return [
-            self.configurations[i].trial(seed, repeat) for repeat, seed in blocks for i in self._order(repeat, seed)
+            self.configurations[i].trial(seed, repeat, CONFIRM if self.confirms else FIXED)
+            for repeat, seed in blocks
+            for i in self._order(repeat, seed)
         ]
 
     def _order(self, repeat: int, seed: int) -> list[int]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments.config.extension import known, settings_of
 from experiments.config.space import value_at
-from experiments.config.trial_config import GROUPS, TrialConfig, is_own_setting
-from experiments.contract import FIXED, SEARCH, THROUGHPUT
+from experiments.config.trial_config import GROUPS, TrialConfig
+from experiments.contract import CONFIRM, FIXED, SEARCH, THROUGHPUT
 from experiments.planning.axes import TRAINING_PARAMS, param_name, rule_param
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
@@ -79,6 +79,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         "study": plan.study,
         "question": plan.question,
         **({"start": str(plan.start)} if plan.start else {}),
+        **({"confirms": dict(plan.confirms)} if plan.confirms else {}),
         **({"report": given} if (given := _report(plan)) else {}),
         **({"unmasked": unmasked} if (unmasked := _unmasked(plan)) else {}),
         **({"metrics": metrics} if (metrics := _metrics(plan)) else {}),
@@ -87,7 +88,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         "axes": {axis.name: axis.path for axis in plan.axes},
         "exclusive": plan.exclusive,
         "concurrency": plan.concurrency,
-        "phase": THROUGHPUT if plan.is_measured else SEARCH if plan.suite.is_search else FIXED,
+        "phase": _phase(plan),
         "configurations": [_configuration(plan, c) for c in trials.configurations],
         "memory_mib": {c.label: round(sum(c.predicted_bytes) / 2**20) for c in trials.configurations},
     }
@@ -98,6 +99,12 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
     if isinstance(search.outline, Comparing):
         record["comparison"] = asdict(search.outline.design)
     return {**record, "trials": [_asked(trial, trials.configuration_of(trial).generation) for trial in trials.trials]}
+
+
+def _phase(plan: Plan) -> str:
+    if plan.is_measured:
+        return THROUGHPUT
+    return SEARCH if plan.suite.is_search else CONFIRM if plan.confirms else FIXED
 
 
 def _unmasked(plan: Plan) -> list[str]:
@@ -133,29 +140,9 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
         "target": suite.env.target,
         "score_range": list(suite.env.score_range),
         "point": dict(configuration.settings.shown),
-        "planned": _planned(plan, configuration),
         "facts": dict(configuration.facts),
         "params": params,
     }
-
-
-def _planned(plan: Plan, configuration: Configuration) -> dict[str, Any]:
-    """The choices of the plan that the configuration by itself, or on another machine, would get otherwise:
-    overrides of a command line.
-    """
-    hardware, given = configuration.suite.hardware, set(map(_setting, configuration.settings.shown))
-    layout = {
-        name: count
-        for name, count in asdict(configuration.layout).items()
-        if getattr(hardware, name) is None and name not in given
-    }
-    grid = {"report_every_env_steps": plan.report_every_env_steps} if plan.suite.report_every_env_steps is None else {}
-    budget = {"budget_env_steps": configuration.suite.budget_env_steps} if plan.suite.study.common_budget else {}
-    return {**{f"hardware.{name}": count for name, count in layout.items()}, **grid, **budget}
-
-
-def _setting(path: str) -> str:
-    return path.rpartition(".")[2] if is_own_setting(path) else path
 
 
 def _asked(trial: TrialConfig, generation: int | None) -> Mapping[str, Any]:

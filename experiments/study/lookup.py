@@ -16,12 +16,13 @@ STORE_WAIT_S = 10.0
 """How long a server may take to say where it is."""
 
 
-def folder_of(resume: str, place: Place) -> Path:
-    """The folder of the study to resume.
+def folder_of(resume: str, place: Place, word: str = "resume") -> Path:
+    """The folder of the study to resume, or to confirm.
 
     Args:
         resume: Its run id, or the folder itself, or its address.
         place: The output folder that keeps it, and the store that has its run.
+        word: What named it: `resume`.
 
     Raises:
         ConfigurationError: There is no such study.
@@ -29,37 +30,36 @@ def folder_of(resume: str, place: Place) -> Path:
     if (given := named_folder(resume)) is not None:
         return given
     if "://" in resume:
-        return _copy_of(resume, place, resume)
+        return _copy_of(resume, place, f"{word}={resume}")
     if (database := place.missing_database) is not None:
         raise ConfigurationError(
-            f"resume={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=..."
+            f"{word}={resume}: there is no store {database}. Name the study's: output_dir=/path, or tracking.uri=..."
         )
     store = Store(place.store_uri, place.artifacts, STORE_WAIT_S)
     found = store.tag_of(resume, Tag.STUDY_FOLDER)
     if found is None and (study_run := store.tag_of(resume, Tag.STUDY_RUN)):
-        raise ConfigurationError(f"resume={resume}: is the run of a trial. Name its study's: resume={study_run}.")
+        raise ConfigurationError(f"{word}={resume}: is the run of a trial. Name its study's: {word}={study_run}.")
     if found is None:
         raise ConfigurationError(
-            f"resume={resume}: {without_passwords(place.store_uri)} has no study with this run id. It is printed "
+            f"{word}={resume}: {without_passwords(place.store_uri)} has no study with this run id. It is printed "
             "when a study ends, and is the id of its run in the experiment studies; the study's folder does as well."
         )
     if "://" in found:
-        return _copy_of(found, place, resume)
+        return _copy_of(found, place, f"{word}={resume}")
     if not Path(found).is_dir():
         raise ConfigurationError(
-            f"resume={resume}: the study's folder {found} is not on this machine any more, so it cannot be resumed."
+            f"{word}={resume}: the study's folder {found} is not on this machine any more, "
+            "so it cannot go on, nor be confirmed."
         )
     return Path(found)
 
 
-def _copy_of(address: str, place: Place, resume: str) -> Path:
+def _copy_of(address: str, place: Place, named: str) -> Path:
     """This machine's copy of a study in an object store, which need not be there yet."""
     copy = place.studies / address.rpartition("/")[2]
     if stored_at(copy) != address:
         kept = address.rpartition("/studies/")[0]
-        raise ConfigurationError(
-            f"resume={resume}: the study is in {address}. Say that it is yours: output_dir={kept}."
-        )
+        raise ConfigurationError(f"{named}: the study is in {address}. Say that it is yours: output_dir={kept}.")
     return copy
 
 

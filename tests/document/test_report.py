@@ -39,8 +39,7 @@ def test_the_page_stands_alone_and_says_it_all() -> None:
     for words in (
         "Which <b>one</b>?",  # shown as written, not as a tag
         "The 3 others are significantly worse.",
-        "algorithm.training.lr=0.01 algorithm.training.train_batch_size_total=512",
-        "study.name=hand-confirm 'seeds=[3,4,5,6,7]'",
+        "confirm=0123456789abcdef",
         "1 of 12 trials failed (out of memory): w s=2.",
         "shared the machine",
         "abc123 with uncommitted changes",

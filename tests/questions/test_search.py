@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from analysis.document.caveats import caveats
-from analysis.document.next_step import StudyCommand, command_for
 from analysis.document.notebooks import next_steps, record
 from analysis.document.search import how_many, search_sentences
 from analysis.evidence import Evidence
@@ -356,7 +355,7 @@ def test_the_report_begins_with_the_search_and_rests_on_what_was_confirmed() -> 
             "5 configurations searched in 7 trials, 3 confirmed \u00d7 3 held-out seeds, "
             "15 of 16 trials finished, 1 stopped early"
         ),
-        "study.name=hand-confirm 'seeds=[1003,1004,1005,1006,1007]'",
+        "confirm=0123456789abcdef",
         (
             "The search never saw these seeds. The recommended configuration is still the best of 3 on them, "
             "which flatters it a little."
@@ -382,18 +381,6 @@ def test_with_nothing_confirmed_there_is_the_search_alone(status: str) -> None:
     assert "no conclusion" in text
     assert report.answers[0].decision.chosen is None
     assert ("none confirmed" in text) == (not status)
-
-
-def test_the_recommended_command_does_not_search_again() -> None:
-    given = (
-        "python experiments/run.py env=acrobot search=racing search.max_seeds=5 scheduler=fifo "
-        "+confirmation.top=2 max_env_steps=1e6"
-    )
-    command = command_for(StudyCommand("lr", given, {}, [0, 1, 1000]), {"algorithm.training.lr": 1e-3}, {}, 5)
-    assert command == (
-        "python experiments/run.py env=acrobot algorithm.training.lr=0.001 'study.space={}' study.name=lr-confirm "
-        "'seeds=[1001,1002,1003,1004,1005]'"
-    )
 
 
 def test_caveats_of_a_single_confirmed_configuration_do_not_speak_of_a_choice() -> None:
@@ -434,8 +421,8 @@ def test_a_notebook_tries_again_on_seeds_that_nothing_has_seen() -> None:
     study = replace(
         study_of(RUNS.assign(lr=RUNS["config"].astype(str).map(LR)), curves_of(RUNS), ("lr",)), seeds=(0, 1)
     )
-    (command,) = next_steps(study)
-    assert "'seeds=[1003,1004,1005,1006,1007]'" in command
+    (step,) = next_steps(study)
+    assert f"confirm={study.run_id}" in step
     assert record(study).loc["seeds", "recorded"] == "0, 1 in the search; 1000, 1001, 1002 held out, to confirm"
     fixed = replace(study, runs=study.runs.assign(exploratory=False), seeds=(0, 1))
     assert record(fixed).loc["seeds", "recorded"] == "0, 1"

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from analysis.document.next_step import hydra_value
+from analysis.document.command_line import hydra_value
 from experiments.config.space import leaves
 
 SHORT, DEFAULT = "short", "default"

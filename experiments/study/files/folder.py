@@ -113,6 +113,8 @@ class StudyFolder:
             "composed": copy.deepcopy(plan.composed),
             "configurations": [_saved(c) for c in plan.configurations],
         }
+        if plan.confirms is not None:
+            state["confirms"] = plan.confirms
         if (search := plan.search) is not None:
             state["search"] = {
                 "composed": [
@@ -226,8 +228,9 @@ class StudyFolder:
         recorded = self._state()["suite"].get("modules") or {}
         if recorded and within is not None and not is_within(self.path, within):
             raise ConfigurationError(
-                f"resume=: the store says that the study is in {self.path}, outside of output_dir={within}, and the "
-                f"study has modules of its own, which would be run. If it is yours, name it: resume={self.path}."
+                f"the store says that the study is in {self.path}, outside of output_dir={within}, and the study has "
+                "modules of its own, which would be run. If it is yours, say where it is: "
+                f"output_dir={self.path.parent.parent}."
             )
         if recorded:
             with self._answering():
@@ -260,7 +263,7 @@ class StudyFolder:
         configurations = self._configurations(state["configurations"], cluster)
         concurrency = concurrency_of(suite, configurations, cluster)
         if (search := state.get("search")) is None:
-            return Plan(suite, state["composed"], configurations, cluster, concurrency)
+            return Plan(suite, state["composed"], configurations, cluster, concurrency, confirms=state.get("confirms"))
         composed = {tuple(sorted(choice.items())): settings for choice, settings in search["composed"]}
         resolver = Resolver(composed, cluster, search["report_every_env_steps"], tuple(suite.study.space))
         known = (*configurations, *self._configurations(self._lines(_LATER_FILE), cluster))

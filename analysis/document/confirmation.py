@@ -1,0 +1,103 @@
+"""What a study said of its recommendation, for a record that is to be confirmed; and whether it was, in a sentence."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from analysis import AnalysisError
+from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, Claim
+from analysis.load import Study, seeds_of_confirmations
+from analysis.questions.confirmation import Confirmation, beside_of, claim_of, is_better
+from analysis.questions.decision import decision_of, summary_of
+from analysis.questions.labels import FORMS, WORDS, code, listed, shown
+from analysis.stats.interval import Interval
+from experiments.contract.words import plural
+
+
+def claimed_by(study: Study, beside: Sequence[str]) -> dict[str, Any]:
+    """What a study says of what it recommends, as plan.json records it.
+
+    Args:
+        study: The study.
+        beside: What is to run beside it: `leaders`, `runner_up`, `base`, or configurations by name.
+
+    Returns:
+        `study_run`; `seeds`, all that it and earlier confirmations were given, so that others are fresh; `claims`,
+        environment to `Claim`.
+
+    Raises:
+        AnalysisError: It recommends nothing, or has no such configuration.
+    """
+    claims = {}
+    for env, of_env in study.evidence.concluding.of_envs.items():
+        decision = decision_of(of_env)
+        if decision.chosen is None:
+            continue
+        try:
+            others = beside_of(of_env, study.base, beside)
+        except ValueError as error:
+            raise AnalysisError(f"confirm.with: {error}.") from None
+        claims[env] = _recorded(claim_of(decision, summary_of(of_env), others))
+    if not claims:
+        raise AnalysisError("the study recommends nothing yet. Go on with it, or run it again.")
+    return {
+        "study_run": study.run_id,
+        "seeds": sorted({*study.seeds, *map(int, study.runs["seed"]), *seeds_of_confirmations(study)}),
+        "claims": claims,
+    }
+
+
+def _recorded(claim: Claim) -> dict[str, Any]:
+    """A claim for JSON, which has no NaN."""
+    ends = {name: None if math.isnan(end) else end for name, end in asdict(claim.value).items()}
+    return {**asdict(claim), "value": ends}
+
+
+def sentence(found: Confirmation) -> str:
+    """Whether a recommendation was confirmed, and by how much, Markdown."""
+    claim, measure = found.claim, found.claim.measure
+    if math.isnan(found.fresh.estimate):
+        return f"Not confirmed: no fresh seed of {code(claim.config)} finished."
+    first = "Confirmed" if found.confirmed else "Not confirmed"
+    seeds = "round" if measure in SPEEDS else "seed"
+    said = f", where the study said {shown(claim.value, FORMS[measure])}" if math.isfinite(claim.value.estimate) else ""
+    by = f", {_by(found.change, measure, 'more', 'less')}" if math.isfinite(found.change.estimate) else ""
+    told = (
+        f"{first} on {plural(found.num_seeds, f'fresh {seeds}')}: {code(claim.config)} has {WORDS[measure]} "
+        f"{shown(found.fresh, FORMS[measure])}{said}{by}"
+    )
+    if math.isfinite(found.target) and measure not in SPEEDS:
+        told += (
+            f"; {found.num_at_end} of {found.num_seeds} seeds end at {found.target:g} or above, "
+            f"there {claim.num_at_end} of {claim.num_seeds}"
+        )
+    others = [_against(other, difference, measure) for other, difference in found.others.items()]
+    return f"{told}{'; it is ' if others else ''}{listed(others) if others else ''}."
+
+
+def _against(other: str, difference: Interval, measure: str) -> str:
+    if math.isnan(difference.estimate):
+        return f"not compared with {code(other)}, which has no fresh seed"
+    by = _by(difference, measure, "more", "less")
+    if is_better(difference, measure):
+        return f"better than {code(other)} ({by})"
+    apart = difference.low > _same(measure) or difference.high < _same(measure)
+    return f"{'worse than' if apart else 'not significantly different from'} {code(other)} ({by})"
+
+
+def _same(measure: str) -> float:
+    return 1.0 if measure in SPEEDS else 0.0
+
+
+def _by(difference: Interval, measure: str, more: str, less: str) -> str:
+    """By how much: `12.3 more [-4.0, 28.6]`; of speeds the ratio."""
+    if measure in SPEEDS:
+        return f"{shown(difference, '.2f')} times as fast"
+    less = "fewer" if measure in SMALLER_IS_BETTER else less
+    size, word = abs(difference.estimate), more if difference.estimate >= 0 else less
+    form = FORMS[measure]
+    if math.isnan(difference.low):
+        return f"{size:{form}} {word}"
+    ends = (difference.low, difference.high) if difference.estimate >= 0 else (-difference.high, -difference.low)
+    return f"{size:{form}} {word} [{ends[0]:{form}}, {ends[1]:{form}}]"
