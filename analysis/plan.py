@@ -32,6 +32,7 @@ _KEYS = (
     "hardware",
     "num_env_runners",
     "num_envs_per_env_runner",
+    "batch",
     "study",
     "algorithm",
     "env",
@@ -49,6 +50,7 @@ python experiments/run.py study=runner_scaling. Evaluations and reports are coun
   hardware=         the profile; its runners and environments count unless the next two say otherwise
   num_env_runners=  runners of the run; 0: the trial's own process, as hardware=auto has it
   num_envs_per_env_runner=  environments of each; default: any that was measured
+  batch=            env steps of a train batch; default: the largest that was measured
   study=            the study of throughput, by name or run id; default runner_scaling
   algorithm= env=   which of its parts, if it has several
   trained=          the study, by name or run id, that says what evaluations and reports take; default: the latest of this algorithm and env
@@ -73,25 +75,27 @@ def lines_of(found: Prediction, target: Target, beside: Beside | None, first: st
     speed, time = found.env_steps_per_s, found.training_h
     known = math.isfinite(speed.low) and math.isfinite(speed.high)
     ends = "95% prediction intervals" if known else "no interval from a single seed"
+    ends = "bounds: what binds so many runners was not seen" if found.is_bound else ends
     limit = labelled("limit", f"{found.limit}, {100 * found.limit_share:.0f}% of training")
     if target.num_env_runners and math.isfinite(found.most_env_steps_per_s):
         learner = " and a learner that takes no time" if target.gpu or target.several_learners else ""
         limit += f"; with any number of runners{learner} at most {found.most_env_steps_per_s:,.0f} env steps/s"
     lines = [
-        labelled("throughput", f"{_with_ends(speed, _speed)} env steps/s"),
-        *_time_lines(time, target, beside, first),
+        labelled("throughput", f"{_with_ends(speed, _speed, found.is_bound)} env steps/s"),
+        *_time_lines(time, target, beside, first, found.is_bound),
         limit,
     ]
     rests = labelled("rests on", f"{found.config}, {plural(found.num_seeds, 'seed')}; {ends}")
     return [*lines, rests, *(f"extrapolated: {reason}" for reason in found.extrapolated)]
 
 
-def _time_lines(time: Interval, target: Target, beside: Beside | None, first: str) -> list[str]:
+def _time_lines(time: Interval, target: Target, beside: Beside | None, first: str, is_bound: bool) -> list[str]:
     what = f"for {target.env_steps:,.0f} env steps"
     if beside is None:
         return [
             labelled(
-                "time", f"{_with_ends(time, _hours)} {what}: of training alone. Evaluations and reports come on top"
+                "time",
+                f"{_with_ends(time, _hours, is_bound)} {what}: of training alone. Evaluations and reports come on top",
             ),
             labelled("run first", f"{first}   (then they are counted in)"),
         ]
@@ -102,7 +106,7 @@ def _time_lines(time: Interval, target: Target, beside: Beside | None, first: st
     return [
         labelled(
             "time",
-            f"{_with_ends(whole, _hours)} {what}: training {_with_ends(time, _hours)}, evaluations "
+            f"{_with_ends(whole, _hours, is_bound)} {what}: training {_with_ends(time, _hours, is_bound)}, evaluations "
             f"and {reports} {_with_ends(extra, _hours)}, as long each as those of {plural(beside.num_trials, 'trial')} "
             f"of {beside.study}",
         )
@@ -162,8 +166,8 @@ def target_of(given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> Targ
     if envs is None and settings.get("total_envs"):
         envs = max(1, int(settings["total_envs"]) // max(1, runners))
     gpu, learners = bool(settings.get("num_gpus_per_learner")), int(settings.get("num_learners") or 0)
-    steps = _number(given["env_steps"])
-    return Target(steps, runners, envs, given.get("hardware", ""), gpu, learners > 1)
+    steps, batch = _number(given["env_steps"]), _whole(given, "batch", None)
+    return Target(steps, runners, envs, given.get("hardware", ""), gpu, learners > 1, batch)
 
 
 def _number(text: str) -> float:
@@ -300,9 +304,11 @@ def _predicted(given: Mapping[str, str], target: Target) -> tuple[pd.DataFrame, 
         ) from error
 
 
-def _with_ends(found: Interval, form: Callable[[float], str]) -> str:
-    """An estimate and its interval, where there is one."""
+def _with_ends(found: Interval, form: Callable[[float], str], is_bound: bool = False) -> str:
+    """An estimate and its interval, where there is one; the ends alone, where they are bounds."""
     known = math.isfinite(found.low) and math.isfinite(found.high)
+    if known and is_bound:
+        return f"{form(found.low)} to {form(found.high)}"
     return form(found.estimate) + (f" [{form(found.low)}, {form(found.high)}]" if known else "")
 
 

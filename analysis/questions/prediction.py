@@ -46,6 +46,7 @@ class Target:
         hardware: The profile's name; "" for none.
         gpu: Whether the profile's learner has a GPU.
         several_learners: Whether it has more than one.
+        batch_env_steps: Env steps of a training batch; None: the largest that was measured.
     """
 
     env_steps: float
@@ -54,6 +55,7 @@ class Target:
     hardware: str = ""
     gpu: bool = False
     several_learners: bool = False
+    batch_env_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class Prediction:
         extrapolated: Why it is one; empty if the count was measured, on cores enough for it.
         config: What it rests on: the measured setting closest to the target.
         num_seeds: Of it.
+        is_bound: Whether more runners are asked for than were measured, on cores enough: what binds there may not
+            have shown here. Then the ends are bounds, from none of the further runners helping to the most that the
+            serial part allows, and the estimate is no more likely than others between them.
     """
 
     env_steps_per_s: Interval
@@ -80,6 +85,7 @@ class Prediction:
     extrapolated: tuple[str, ...]
     config: str
     num_seeds: int
+    is_bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,10 @@ def predict(
             f"{envs} envs per env runner were not measured; taken as {nearest}, the closest of {_listed(measured_envs)}"
         )
     alike = counted[counted["num_envs_per_env_runner"] == nearest]
+    batch, other = _batch_of(alike, target)
+    if batch is not None:
+        alike = alike[alike[_BATCH] == batch]
+    reasons += [other] if other else []
     cores = max((int(f["num_cpus"]) for f in facts.values() if f.get("num_cpus")), default=0)
     waits = _waits(curves, alike, cores)
     roomy = alike if waits or not cores else alike[alike["num_env_runners"] + 1 <= max(cores, 2)]
@@ -202,9 +212,13 @@ def predict(
     if target.gpu or target.several_learners:  # the learner's part may shrink to nothing
         without, *_, most_speed = _by_parts(parts.assign(learn=0.0), base, target.num_env_runners)
         speed = replace(speed, high=max(speed.high, without.high))
+    is_bound = beyond_cores or target.num_env_runners > most
     if reasons:
         most_speed = max(most_speed, speed.estimate)
-        speed = replace(speed, high=min(speed.high, most_speed))
+        speed = replace(speed, high=np.fmin(speed.high, most_speed))
+        if is_bound:
+            largest = roomy[roomy["num_env_runners"] == roomy["num_env_runners"].max()]
+            speed = replace(speed, low=np.fmin(speed.low, largest["env_steps_per_s"].min()))
     else:  # what was measured may be above what the mean of the parts lets expect
         most_speed = max(most_speed, speed.estimate, *([speed.high] if math.isfinite(speed.high) else []))
     counts = _listed(sorted(alike["num_env_runners"].astype(int).unique()))
@@ -218,9 +232,27 @@ def predict(
         config=(
             f"{plural(nearest, 'env')} "
             f"{'per env runner, ' + counts + ' env runners' if target.num_env_runners else OWN_PROCESS}"
+            f"{'' if batch is None else f', batches of {batch:,}'}"
         ),
         num_seeds=int(alike["seed"].nunique()),
+        is_bound=is_bound,
     )
+
+
+_BATCH = "train_batch_size_total"
+
+
+def _batch_of(runs: pd.DataFrame, target: Target) -> tuple[int | None, str]:
+    """The measured batch that is closest to the target's, and what to say where it is another one: a batch shares out
+    what each iteration takes, whatever its size. None where the study did not record it.
+    """
+    measured = sorted(runs[_BATCH].dropna().astype(int).unique()) if _BATCH in runs else []
+    if not measured:
+        return None, ""
+    batch = target.batch_env_steps or measured[-1]
+    nearest = min(measured, key=lambda n: (abs(math.log(n / batch)), n))
+    other = f"batches of {batch:,} were not measured; taken as {nearest:,}, the closest of {_listed(measured)}"
+    return nearest, "" if nearest == batch else other
 
 
 def _waits(curves: pd.DataFrame, runs: pd.DataFrame, cores: int) -> bool:

@@ -81,6 +81,44 @@ def test_a_count_beyond_the_measured_ones_is_marked_and_its_interval_is_wider() 
     assert width(beyond.env_steps_per_s) > width(inside.env_steps_per_s)
 
 
+def test_many_more_runners_than_were_measured_are_bounded_and_have_no_point() -> None:
+    """Where something binds that did not show with a few, the truth may be what these had: it is within the bounds."""
+    runs, curves, facts = study(lambda n: 1000 / (0.02 + 0.98 / n), counts=(1, 2), cores=3, machine=100.0, serial=0.02)
+    target = Target(3_600_000, 64)
+    found = predict(runs, curves, target, facts)
+    assert found.is_bound
+    speed = found.env_steps_per_s
+    assert speed.low <= 1000 / (0.02 + 0.98 / 2)  # no further runner helps
+    assert speed.high == pytest.approx(found.most_env_steps_per_s, rel=0.5)
+    told = lines_of(found, target, None, "")
+    assert told[0] == f"throughput  {speed.low:,.0f} to {speed.high:,.0f} env steps/s"
+    assert "[" not in told[1]
+    assert any("bounds: what binds so many runners was not seen" in line for line in told)
+    single, of_single, known = study(amdahl, counts=(1, 2), cores=3, machine=100.0, seeds=1)
+    assert math.isfinite(predict(single, of_single, target, known).env_steps_per_s.low)
+    assert not predict(runs, curves, Target(1e6, 2), facts).is_bound
+
+
+def test_the_batch_is_that_of_the_target_or_the_closest_that_was_measured() -> None:
+    small, curves_small, facts = study(lambda n: 0.7 * amdahl(n))
+    large, curves_large, _ = study(amdahl)
+    runs = pd.concat(
+        [
+            small.assign(train_batch_size_total=512),
+            large.assign(train_batch_size_total=4096, run_id=large["run_id"] + "/large"),
+        ],
+        ignore_index=True,
+    )
+    curves = pd.concat([curves_small, curves_large.assign(run_id=curves_large["run_id"].astype(str) + "/large")])
+    slow, fast, any_batch, other = (
+        predict(runs, curves, Target(1e6, 4, batch_env_steps=batch), facts) for batch in (512, 4096, None, 700)
+    )
+    assert slow.env_steps_per_s.estimate == pytest.approx(0.7 * fast.env_steps_per_s.estimate, rel=0.02)
+    assert (any_batch.env_steps_per_s, other.env_steps_per_s) == (fast.env_steps_per_s, slow.env_steps_per_s)
+    assert other.extrapolated == ("batches of 700 were not measured; taken as 512, the closest of 512, 4096",)
+    assert "batches of 4,096" in fast.config
+
+
 def test_too_few_cores_limit_what_was_measured_and_not_what_is_planned() -> None:
     runs, curves, facts = study(lambda n: amdahl(min(n, 2)) / (1 + 0.05 * max(0, n - 2)), cores=3, machine=100.0)
     found = predict(runs, curves, Target(1e6, 8), facts)
