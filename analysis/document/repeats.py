@@ -76,6 +76,12 @@ def _off_by(runs: pd.DataFrame) -> list[str]:
     """How far the scores of later runs are from those of the first, of algorithms that promise no more than that."""
     sentences = []
     for row in repeat_differences(runs).to_dict("records"):
+        if row["sd_repeats"] == 0:
+            sentences.append(
+                f"{code(row['config'])}: in all {row['num_seeds']} seeds the later runs score exactly what the first "
+                f"did; seeds have a standard deviation of {row['sd_seeds']:.1f}."
+            )
+            continue
         difference = interval_of(row, "difference")
         verdict = (
             "more than chance explains" if difference.low > 0 or difference.high < 0 else "no more than chance explains"

@@ -415,6 +415,8 @@ def test_where_bits_are_not_promised_the_scores_are_compared() -> None:
     runs_twice, curves = twice()
     runs_twice["reproducible"] = pd.array([False] * len(runs_twice), dtype="boolean")
     later = runs_twice["repeat"] == 1
+    (said,) = sameness(runs_twice, curves)
+    assert "`b`: in all 3 seeds the later runs score exactly what the first did; seeds have" in said
     runs_twice.loc[later, "score"] += [5.0, -5.0, 1.0] * 2
     (said,) = sameness(runs_twice, curves)
     assert said.startswith("6 repeats need not be the same to the bit: the algorithm is asynchronous")
