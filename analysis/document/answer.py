@@ -15,7 +15,7 @@ from analysis.questions.decision import Decision, decision_of, decisions_of, sum
 from analysis.questions.labels import FORMS, WORDS, code, fails, named, shares, shown, with_interval
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.interval import CONFIDENCE
-from experiments.contract.words import plural
+from experiments.contract.words import plural, some
 
 
 @dataclass(frozen=True)
@@ -133,15 +133,16 @@ def _answer(own: Evidence, several: bool, confidence: float) -> Answer:
         why = "no trial finished" if summary["num_seeds"].eq(0).all() else "no trial ended with a finite score"
         return Answer(decision, f"{where}No answer: {why}.", "", "")
     row, lacking = summary.loc[decision.chosen], _provisional(own)
-    first, name = f"{where}{lacking}{_missed(summary)}", code(decision.chosen)
+    missed, name = _missed(summary), code(decision.chosen)
+    first = f"{where}{lacking}{missed}"
     alone = len(decision.order) == 1
     result, numbers = f"{_result(decision, row, alone)}.", _numbers(decision, row, alone)
     if alone:
         return Answer(decision, f"{first}{name} is the only configuration: {result}", numbers, "")
-    use = f"{first}Use {name}{_rates(own.runs, decision.chosen)}: {result}"
+    use = f"{first}{'The best is' if missed else 'Use'} {name}{_rates(own.runs, decision.chosen)}: {result}"
     if lacking:
         return Answer(decision, use, numbers, "")
-    return Answer(decision, f"{use} {_standing(decision)}", numbers, _others(decision, summary, confidence))
+    return Answer(decision, f"{use} {_standing(decision, summary)}", numbers, _others(decision, summary, confidence))
 
 
 def _confirmed(own: Evidence, several: bool) -> Answer | None:
@@ -167,8 +168,8 @@ def _provisional(own: Evidence) -> str:
 
 def _missed(summary: pd.DataFrame) -> str:
     """Where the target was held by no seed, a sentence that comes before everything else."""
-    target = float(summary["target"].iloc[0])
-    if np.isnan(target) or summary[["num_reached", "num_at_end"]].to_numpy().any():
+    target, measured = float(summary["target"].iloc[0]), (summary["phase"] == "throughput").all()
+    if np.isnan(target) or measured or summary[["num_reached", "num_at_end"]].to_numpy().any():
         return ""
     return f"No seed of any configuration reaches the target of {target:g}. "
 
@@ -186,7 +187,7 @@ def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
         if alone:
             return f"median score {with_interval(row, 'score_median')} over {seeds}"
         if decision.expected is None:
-            return f"mean score {with_interval(row, 'score')} over {seeds}"
+            return f"{'score' if num_seeds == 1 else 'mean score'} {with_interval(row, 'score')} over {seeds}"
         return f"expected score {shown(decision.expected, FORMS['score'])}, by {seeds}"
     told = f"{row['num_at_end']} of {seeds} {'ends' if num_seeds == 1 else 'end'} at {row['target']:g} or above"
     if row["num_reached"] == num_seeds:
@@ -194,14 +195,18 @@ def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
     return told if row["num_reached"] <= row["num_at_end"] else f"{told}, {row['num_reached']} held it at some time"
 
 
-def _standing(decision: Decision) -> str:
+def _standing(decision: Decision, summary: pd.DataFrame) -> str:
     """Whether anything else is as good, a sentence or two."""
     if decision.chosen in decision.uncompared:
         return f"With a single {_REPEAT[decision.measure]} each, no difference is shown."
-    same, rivals = _same(decision), rivals_of(decision)
-    if same or rivals:
+    same, crashed = _same(decision), [c for c in rivals_of(decision) if summary.loc[c, "num_crashed"]]
+    rivals = [c for c in rivals_of(decision) if c not in crashed]
+    if same or rivals or crashed:
         told = [f"{_are(same)} practically the same, within {decision.delta:.4g}."] if same else []
         told += [f"{_are(rivals)} not significantly different."] if rivals else []
+        counts = summary.loc[crashed, ["num_crashed", "num_seeds"]].itertuples(index=False)
+        shares = [f"{code(c)} crashes on {num} of {of} seeds" for c, (num, of) in zip(crashed, counts, strict=True)]
+        told += [f"{some(shares, _MOST_CRASHING)}, so that it can't be told apart."] if shares else []
         return " ".join(told)
     among = decision.num_solving if decision.saturated else len(decision.order) - len(decision.uncompared)
     if among < 2:
@@ -236,8 +241,9 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
         return f"Env steps/s are a geometric mean of {_seeds(row)}."
     crashed = f", {row['num_crashed']} of which crashed" if row["num_crashed"] else ""
     worst = f"{crashed}, the worst {row['score_min']:.1f}" if row["num_seeds"] > 1 else crashed
-    score, name = ("score_median", "Median") if alone else ("score", "Mean")
-    words = [f"{name} score {with_interval(row, score)} ({_seeds(row)}{worst})"]
+    score, name = ("score_median", "Median score") if alone else ("score", "Mean score")
+    name = name if row["num_seeds"] > 1 else "Score"
+    words = [f"{name} {with_interval(row, score)} ({_seeds(row)}{worst})"]
     if row["num_seeds"] > 1 and row["score_min"] == row["score"]:
         words = [f"All {row['num_seeds']} seeds score {row['score']:.1f}"]
     words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')} (Jeffreys)")
@@ -256,8 +262,8 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
             words.append(f"that takes {at_least}{steps} env steps, {seconds} s of training (means)")
     if decision.expected is not None:
         words[0] += (
-            f", of which {decision.expected.estimate:.1f} is to be expected of fresh seeds, "
-            f"as it was picked of {len(decision.leaders)} that are about as good (James-Stein)"
+            f"; fresh seeds are expected to score {decision.expected.estimate:.1f}, "
+            f"since it was picked from {len(decision.leaders)} that are about as good (James-Stein)"
         )
     why = f" {decision.num_solving} configurations end at the target with scores that tie: env steps to target decide."
     return f"{'; '.join(words)}.{why if decision.saturated else ''}"
@@ -289,6 +295,7 @@ def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str
 _WHY_CHOSEN = {
     "rank": "no other is within a standard error of it",
     "value": "no other has a better value",
+    "crashes": "among those {alike}, fewer of its seeds crash",
     "reliability": "among those {alike}, fewer of its seeds fail",
     "cost": "among those {alike} it is the cheapest in training seconds",
     "auc": "among those {alike} and as cheap it has the largest area under the learning curve",
@@ -297,6 +304,8 @@ _WHY_CHOSEN = {
     "processes": "among those about as fast it takes the fewest processes",
 }
 """`Decision.chosen_by` in words."""
+_MOST_CRASHING = 3
+"""Configurations that crash, named in the headline."""
 _MOST_SEEDS = 1000
 """More than these are not counted."""
 

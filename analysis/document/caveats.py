@@ -53,12 +53,13 @@ def caveats(evidence: Evidence) -> list[str]:
             f"{fewest} of {fewest} still leave room for others: at least {low:.0f}% of seeds end there (Wilson, 95%)."
         )
     num_configs = finished["config"].nunique()
-    if num_configs > 1 and (finished["phase"] == "confirm").all() and not evidence.claims:
+    recommends = any(decided.chosen for decided in decisions_of(concluding)) and not evidence.claims
+    if recommends and num_configs > 1 and (finished["phase"] == "confirm").all():
         found.append(
             f"The search never saw these seeds. The recommended configuration is still the best of {num_configs} "
             "on them, which flatters it a little. Fresh seeds tell."
         )
-    elif len(runs["config"].unique()) > 1 and not evidence.claims:
+    elif recommends and len(runs["config"].unique()) > 1:
         found.append(
             "The recommended configuration was picked for its numbers on these seeds, "
             "so they flatter it. Fresh seeds tell."

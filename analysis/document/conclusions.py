@@ -142,7 +142,8 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusi
 
 
 def steps_of(found: "Sequence[Answer]", runs: "pd.DataFrame", asked: "StudyCommand") -> "list[NextStep | None]":
-    """The next step of each answer; none after a confirmation, which is the last word.
+    """The next step of each answer: of several environments that take one command, with the first of them; none after a
+    confirmation, which is the last word.
 
     Args:
         found: The answers of a study.
@@ -151,7 +152,13 @@ def steps_of(found: "Sequence[Answer]", runs: "pd.DataFrame", asked: "StudyComma
     """
     from analysis.document.next_step import next_step
 
-    return [next_step(answer.decision, runs, asked) if answer.confirmed is None else None for answer in found]
+    steps = [next_step(answer.decision, runs, asked) if answer.confirmed is None else None for answer in found]
+    told: dict[str, NextStep] = {}
+    for step in steps:
+        if step is not None:
+            same = told.get(step.command)
+            told[step.command] = step if same is None else same.and_(step)
+    return [None if step is None else told.pop(step.command, None) for step in steps]
 
 
 def evidence_of(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> "Evidence":

@@ -61,11 +61,11 @@ def sentence(found: Confirmation) -> str:
         return f"Not confirmed: no fresh seed of {code(claim.config)} finished."
     first = "Confirmed" if found.confirmed else "Not confirmed"
     seeds = "round" if measure in SPEEDS else "seed"
-    said = f", where the study said {shown(claim.value, FORMS[measure])}" if math.isfinite(claim.value.estimate) else ""
-    by = f", {_by(found.change, measure, 'more', 'less')}" if math.isfinite(found.change.estimate) else ""
+    claimed = shown(claim.value, FORMS[measure])
+    by = f", {_by(found.change, measure)} the study said ({claimed})" if math.isfinite(found.change.estimate) else ""
     told = (
         f"{first} on {plural(found.num_seeds, f'fresh {seeds}')}: {code(claim.config)} has {WORDS[measure]} "
-        f"{shown(found.fresh, FORMS[measure])}{said}{by}"
+        f"{shown(found.fresh, FORMS[measure])}{by}"
     )
     if math.isfinite(found.target) and measure not in SPEEDS:
         told += (
@@ -79,7 +79,7 @@ def sentence(found: Confirmation) -> str:
 def _against(other: str, difference: Interval, measure: str) -> str:
     if math.isnan(difference.estimate):
         return f"not compared with {code(other)}, which has no fresh seed"
-    by = _by(difference, measure, "more", "less")
+    by = _by(difference, measure).removesuffix(" than").removesuffix(" as")
     if is_better(difference, measure):
         return f"better than {code(other)} ({by})"
     apart = difference.low > _same(measure) or difference.high < _same(measure)
@@ -90,14 +90,13 @@ def _same(measure: str) -> float:
     return 1.0 if measure in SPEEDS else 0.0
 
 
-def _by(difference: Interval, measure: str, more: str, less: str) -> str:
-    """By how much: `12.3 more [-4.0, 28.6]`; of speeds the ratio."""
+def _by(difference: Interval, measure: str) -> str:
+    """By how much: `12.3 more [-4.0, 28.6] than`; of speeds the ratio."""
     if measure in SPEEDS:
-        return f"{shown(difference, '.2f')} times as fast"
-    less = "fewer" if measure in SMALLER_IS_BETTER else less
-    size, word = abs(difference.estimate), more if difference.estimate >= 0 else less
+        return f"{shown(difference, '.2f')} times as fast as"
+    size, sign = abs(difference.estimate), 1 if difference.estimate >= 0 else -1
+    word = "more" if sign > 0 else "fewer" if measure in SMALLER_IS_BETTER else "less"
+    ends = Interval(size, *sorted((sign * difference.low, sign * difference.high)))
     form = FORMS[measure]
-    if math.isnan(difference.low):
-        return f"{size:{form}} {word}"
-    ends = (difference.low, difference.high) if difference.estimate >= 0 else (-difference.high, -difference.low)
-    return f"{size:{form}} {word} [{ends[0]:{form}}, {ends[1]:{form}}]"
+    interval = "" if math.isnan(ends.low) else f" [{ends.low:{form}}, {ends.high:{form}}]"
+    return f"{size:{form}} {word}{interval} than"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.evidence import SPEEDS, TO_COME
+from analysis.evidence import SPEEDS, TO_COME, replicates
 from analysis.load import Study
 from analysis.questions.confirmation import LEADERS, rivals_of
 from analysis.questions.decision import Decision
@@ -21,6 +21,8 @@ MOST_FRESH_SEEDS = 20
 _MOST_TOLD = 1000
 _WHERE = ("output_dir", "tracking", "tracking.uri", "hardware.address")
 """Settings of a command line that say where studies are kept, and where they run."""
+_OF_ONE_STUDY = ("dry_run", "resume", "study.key")
+"""Settings that are of one study, and not of another that is like it."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,32 @@ class StudyCommand:
         Args:
             *words: Settings of that study.
         """
-        given = shlex.split(self.command)
-        script = next((i for i, word in enumerate(given) if word.endswith("run.py")), None)
-        others, own_folders = config_dirs(given[script + 1 :] if script is not None else [])
-        where = [word for word in others if word.lstrip("+").partition("=")[0] in _WHERE]
+        script, others, own_folders = self._words
+        where = [word for word in others if _setting(word) in _WHERE]
         # a store's file may be one of a person's own
         own = own_folders if any(word.startswith("tracking=") for word in where) else []
-        folders = [word for folder in own for word in (CONFIG_DIR, folder)]
-        return shlex.join(
-            ["python", given[script] if script is not None else "experiments/run.py", *folders, *words, *where]
-        )
+        return shlex.join(["python", script, *_named(own), *words, *where])
+
+    def again(self, word: str) -> str:
+        """A command for a POSIX shell that runs the study again with another setting."""
+        script, others, own_folders = self._words
+        kept = [other for other in others if _setting(other) not in (_setting(word), *_OF_ONE_STUDY)]
+        return shlex.join(["python", script, *_named(own_folders), *kept, word])
+
+    @property
+    def _words(self) -> tuple[str, list[str], list[str]]:
+        """The script, what follows it, and the folders of a person's own that it names."""
+        given = shlex.split(self.command)
+        script = next((i for i, word in enumerate(given) if word.endswith("run.py")), None)
+        return ("experiments/run.py", [], []) if script is None else (given[script], *config_dirs(given[script + 1 :]))
+
+
+def _setting(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0]
+
+
+def _named(folders: list[str]) -> list[str]:
+    return [word for folder in folders for word in (CONFIG_DIR, folder)]
 
 
 @dataclass(frozen=True)
@@ -60,12 +78,24 @@ class NextStep:
     """A step that shows more.
 
     Attributes:
-        sentence: What it would show and how long it takes, Markdown.
+        what: What it would show, Markdown without a full stop.
         command: For a POSIX shell.
+        seconds: How long it takes, about; NaN if unknown.
     """
 
-    sentence: str
+    what: str
     command: str
+    seconds: float = math.nan
+
+    @property
+    def sentence(self) -> str:
+        """What it would show and how long it takes, Markdown."""
+        return f"{self.what}{f', {rough_time(self.seconds)}' if math.isfinite(self.seconds) else ''}."
+
+    def and_(self, other: "NextStep") -> "NextStep":
+        """The step and another one by the same command."""
+        what = self.what if other.what in self.what else f"{self.what}. {other.what}"
+        return NextStep(what, self.command, self.seconds + other.seconds)
 
 
 def study_command(study: Study) -> StudyCommand:
@@ -76,9 +106,9 @@ def study_command(study: Study) -> StudyCommand:
 def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> NextStep | None:
     """The step that is worth most for its cost.
 
-    A study that is not whole goes on. Else it is fresh seeds, which the choice has not seen: where a few more are
-    likely to find differences among the leaders significant, of these, but for those that are practically the same;
-    else of the chosen one by itself, since its numbers flatter it.
+    A study that is not whole goes on. One in which no seed reached the target trains longer. Else it is fresh seeds,
+    which the choice has not seen: where a few more are likely to find differences among the leaders significant, of
+    these, but for those that are practically the same; else of the chosen one by itself, since its numbers flatter it.
 
     Args:
         decision: Of the environment.
@@ -86,12 +116,19 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
         asked: What ran the study.
 
     Returns:
-        None where there is nothing to go by: no trial finished.
+        None where there is nothing to go by: no trial finished, and none is to come.
     """
+    seeds = replicates(runs[runs["env"] == decision.env])
+    if left := int(seeds["status"].isin(TO_COME).sum()):
+        return NextStep(f"To go on: {plural(left, 'trial')} did not finish", asked.run(f"resume={asked.named}"))
     if decision.chosen is None:
-        return None
-    if left := int(runs["status"].isin(TO_COME).sum()):
-        return NextStep(f"To go on: {plural(left, 'trial')} did not finish.", asked.run(f"resume={asked.named}"))
+        resume = NextStep("To go on: nothing is confirmed yet", asked.run(f"resume={asked.named}"))
+        return resume if seeds["exploratory"].all() else None
+    if asked.command and decision.measure == "score" and _missed(seeds):
+        budget = int(seeds["budget_env_steps"].max())
+        seconds = 2 * float(seeds["wall_s"].sum()) / max(1, asked.at_once)
+        what = "To reach the target: other settings, or a longer training. With twice the env steps"
+        return NextStep(what, asked.again(f"budget_env_steps={2 * budget}"), seconds)
     rivals = rivals_of(decision)
     # one seed has no spread to go by
     fewest, most = (FRESH_SEEDS, FRESH_SEEDS) if decision.num_seeds == 1 else decision.telling_seeds
@@ -114,5 +151,10 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
     trials = runs[runs["config"].isin([decision.chosen, *rivals]) & (runs["status"] == "finished")]
     in_all = configurations * num_seeds
     seconds = in_all * float(trials["wall_s"].mean()) / max(1, min(asked.at_once, in_all))
-    cost = f", {rough_time(seconds)}" if math.isfinite(seconds) else ""
-    return NextStep(f"{what}{cost}.", asked.run(*words))
+    return NextStep(what, asked.run(*words), seconds)
+
+
+def _missed(seeds: pd.DataFrame) -> bool:
+    """True where no seed of any configuration held the target at any time."""
+    reached = seeds["env_steps_to_target"].notna() | (seeds["score"] >= seeds["target"])
+    return bool(seeds["target"].notna().all() and not reached.any())

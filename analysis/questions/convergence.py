@@ -106,7 +106,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     for _, part in finished.groupby("env", observed=True, sort=False):
         for measure in MEASURES:
             matrix = by_seed(part, measure)
-            near = neighbours(planned.loc[matrix.index], axes)
+            near = _without_crashed(neighbours(planned.loc[matrix.index], axes), matrix.index, part)
             logarithmic = measure in SPEEDS
             values = np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy()
             bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
@@ -125,6 +125,14 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
     table["score_gap"] = pd.Series(gaps, dtype=float).reindex(table.index)
     return table.reset_index()
+
+
+def _without_crashed(near: Array | None, configs: pd.Index, counted_runs: pd.DataFrame) -> Array | None:
+    """Neighbours of whom nobody borrows from one that crashed: how it varies says nothing of others."""
+    crashed = counted_runs.groupby("config", observed=True)["crashed"].any().reindex(configs).to_numpy(bool)
+    if not crashed.any():
+        return near
+    return np.where(crashed, 0.0, np.ones((len(configs), len(configs))) if near is None else near)
 
 
 def neighbours(configs: pd.DataFrame, axes: Sequence[str]) -> Array | None:

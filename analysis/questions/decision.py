@@ -39,8 +39,8 @@ class Decision:
         leaders: Those of them that are not significantly different from the best one, or practically the same,
             in the same order.
         chosen: The leader to use; None if no trial finished.
-        chosen_by: What singled it out: `rank` (nobody is about as good), `reliability`, `cost`, `auc`, `auc_of_kinds`
-            (where seconds are not compared) or `processes`; `claim`, where another study recommended it;
+        chosen_by: What singled it out: `rank` (nobody is about as good), `crashes`, `reliability`, `cost`, `auc`,
+            `auc_of_kinds` (where seconds are not compared) or `processes`; `claim`, where another study recommended it;
             `value`, where single seeds say no more than their values.
         runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if
             there is no other configuration.
@@ -314,9 +314,9 @@ def _by_score(evidence: Evidence) -> Decision:
         telling = _least_and_most(lambda each: seeds_needed(matters, each, alpha), likely)
     if is_open and np.isfinite(delta):
         to_equivalence = _least_and_most(lambda each: seeds_for_equivalence(0.0, each, delta, alpha), likely)
-    several = [c for c in leading if c not in alone]
+    several = [c for c in leading if c not in alone and not table.loc[c, "num_crashed"]]
     expected = None
-    if not saturated and chosen not in alone and len(several) > 1:
+    if not saturated and chosen in several and len(several) > 1:
         expected = _expected(several, counted, table.loc[chosen], bounds_of("score", runs))
     return Decision(
         env,
@@ -358,15 +358,19 @@ def _choose(
     def near(configs: list[str]) -> list[str]:
         return _near(configs, values, smallest=saturated)
 
+    def crash_least(configs: list[str]) -> list[str]:
+        crashed = table.loc[configs, "num_crashed"] / table.loc[configs, "num_seeds"]
+        return [c for c in configs if crashed[c] == crashed.min()]
+
     def surest(configs: list[str]) -> list[str]:
         failing = table.loc[configs, "failure_probability"]
         return [c for c in configs if failing[c] == failing.min()]
 
     left, by = [c for c in leading if c in same] or leading, "rank"
-    steps = [("reliability", surest)]
+    steps = [("crashes", crash_least), ("reliability", surest)]
     if not same:
         # A time to target says nothing of a seed that loses it again: who ends there comes first.
-        steps.insert(1 if saturated else 0, ("rank", near))
+        steps.insert(2 if saturated else 0, ("rank", near))
     for name, step in steps:
         if len(left) > 1:
             left, by = step(left), name

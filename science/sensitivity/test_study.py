@@ -5,7 +5,7 @@ from tests.support.suite import PlanOf
 
 def test_all_environments_have_the_same_settings_of_which_none_is_tuned_for_one(plan_of: PlanOf) -> None:
     plan = plan_of("study=sensitivity")
-    assert (len(plan.configurations), plan.num_trials) == (4 * 12, 240)
+    assert (len(plan.configurations), plan.num_trials) == (4 * 20, 400)
     trainings = {}
     for configuration in plan.configurations:
         of_env = trainings.setdefault(configuration.suite.env.name, [])

@@ -67,7 +67,7 @@ def test_of_several_about_as_good_the_one_that_was_picked_is_told_by_what_is_to_
     assert answer.decision.expected is not None
     assert np.mean(list(scores.values())) - 1e-9 <= answer.decision.expected.estimate < best
     assert f": expected score {answer.decision.expected.estimate:.1f} [" in answer.headline
-    assert "is to be expected of fresh seeds, as it was picked of 4 that are about as good" in answer.because
+    assert "fresh seeds are expected to score " in answer.because
     (alone,) = answers(Evidence(make_runs({"a": [400.0, 401.0, 402.0], "b": [10.0, 11.0, 12.0]}, target=np.nan)))
     assert alone.decision.expected is None and ": mean score 401.0 [" in alone.headline
 
@@ -114,7 +114,7 @@ def test_what_has_a_single_seed_is_named_and_not_counted_among_those_that_were_c
 
 def test_with_one_seed_each_nothing_is_claimed() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [400.0], "b": [300.0]}, target=np.nan)))
-    assert answer.headline == "Use `a`: mean score 400.0 over 1 seed. With a single seed each, no difference is shown."
+    assert answer.headline == "Use `a`: score 400.0 over 1 seed. With a single seed each, no difference is shown."
     assert "standard error" not in answer.certainty and "confidence" not in answer.certainty
 
 
@@ -263,5 +263,5 @@ def test_on_several_kinds_of_machine_seconds_choose_nothing() -> None:
 def test_where_nobody_reaches_the_target_that_is_said_first_and_every_seed_fails() -> None:
     runs = make_runs({"a": [9.3, 9.4, 9.2], "b": [9.3, 9.2, 9.4]})
     (answer,) = answers(Evidence(runs))
-    assert answer.headline.startswith("No seed of any configuration reaches the target of 475. Use ")
+    assert answer.headline.startswith("No seed of any configuration reaches the target of 475. The best is ")
     assert "a seed ends below 475 or crashes with a probability of 100%" in answer.because

@@ -111,14 +111,15 @@ def test_the_sentence_says_whether_by_how_much_and_against_what() -> None:
         )
     )
     assert told.startswith("Confirmed on 4 fresh seeds: `a` has score 400.0 [")
-    assert "], where the study said 400.0 [380.0, 420.0], 0.0 more [" in told
+    assert "], 0.0 more [" in told
+    assert "] than the study said (400.0 [380.0, 420.0]); 0 of 4" in told
     assert (
         "; 0 of 4 seeds end at 475 or above, there 0 of 5; it is not significantly different from `b` (0.0 more" in told
     )
     assert " and better than `c` (389.5 more [" in told
     told = sentence(confirmed({"a": [300.0, 310.0, 290.0, 305.0]}))
     assert told.startswith("Not confirmed on 4 fresh seeds: `a` has score 301.2 [")
-    assert ", 98.8 less [" in told
+    assert "], 98.8 less [" in told
 
 
 def test_what_runs_beside_it_is_named_by_its_part_or_its_name() -> None:

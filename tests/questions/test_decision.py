@@ -314,7 +314,7 @@ def test_of_those_about_as_good_the_one_without_failures_is_chosen() -> None:
     scores = {"once": [400.0, 410.0, 390.0, 405.0], "never": [399.0, 408.0, 393.0, 402.0]}
     runs = make_runs(scores, target=np.nan)
     (decision,) = decide(with_status(runs, "once", [3], "failed"))
-    assert (decision.chosen, decision.chosen_by) == ("never", "reliability")
+    assert (decision.chosen, decision.chosen_by) == ("never", "crashes")
 
 
 def test_of_those_about_as_good_the_one_that_does_not_collapse_is_chosen_also_without_a_target() -> None:

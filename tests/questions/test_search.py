@@ -346,7 +346,7 @@ def test_before_the_last_generation_is_whole_the_one_before_it_is_compared() -> 
 
 def test_the_report_begins_with_the_search_and_rests_on_what_was_confirmed() -> None:
     report, text = report_of(RUNS)
-    assert "Use `a`" in report.answers[0].headline  # though b led the search
+    assert "The best is `a`" in report.answers[0].headline  # though b led the search
     assert report.table["config"].tolist() == ["a", "b", "base"]
     assert list(report.pictures)[:2] == ["search-progress.svg", "search-confirmed.svg"]
     assert text.index("What the search found") < text.index("Learning curves") < text.index("Every seed")
@@ -355,7 +355,7 @@ def test_the_report_begins_with_the_search_and_rests_on_what_was_confirmed() -> 
             "5 configurations searched in 7 trials, 3 confirmed \u00d7 3 held-out seeds, "
             "15 of 16 trials finished, 1 stopped early"
         ),
-        "confirm=0123456789abcdef",
+        "budget_env_steps=200000",
         (
             "The search never saw these seeds. The recommended configuration is still the best of 3 on them, "
             "which flatters it a little."
@@ -422,7 +422,7 @@ def test_a_notebook_tries_again_on_seeds_that_nothing_has_seen() -> None:
         study_of(RUNS.assign(lr=RUNS["config"].astype(str).map(LR)), curves_of(RUNS), ("lr",)), seeds=(0, 1)
     )
     (step,) = next_steps(study)
-    assert f"confirm={study.run_id}" in step
+    assert "budget_env_steps=200000" in step  # no seed reached the target
     assert record(study).loc["seeds", "recorded"] == "0, 1 in the search; 1000, 1001, 1002 held out, to confirm"
     fixed = replace(study, runs=study.runs.assign(exploratory=False), seeds=(0, 1))
     assert record(fixed).loc["seeds", "recorded"] == "0, 1"
