@@ -107,7 +107,8 @@ class Study:
             - what extensions log as final/..., float64, as their manifests say; NaN where it was not logged.
             - disturbed_share: float64; where throughput was measured, the share of it in which others used the machine.
             - memory_mib: float64, the peak of what the trial's processes had. NaN in stores of earlier versions.
-            - train_s, wall_s: float64, seconds, without pauses.
+            - start_s, train_s, wall_s: float64, seconds, without pauses: until training began, of training, in all.
+              start_s is NaN in stores of earlier versions.
             - paused_s: float64, seconds in which the machine or the trial's process stood still; NaN if it never did.
         curves: A row for each point, sorted by run (as in `runs`), metric (as in the contract) and env steps. A point
             that was logged twice, by a trial that was resumed, is there once, as it was logged last. Columns:

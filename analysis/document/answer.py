@@ -12,10 +12,10 @@ from analysis.evidence import MEASURES, TO_COME, Evidence, once
 from analysis.plots.text import level
 from analysis.questions.confirmation import confirmation_of, rivals_of
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
-from analysis.questions.labels import FORMS, WORDS, code, fails, named, shares, shown, with_interval
+from analysis.questions.labels import FORMS, WORDS, code, fails, listed, named, shares, shown, with_interval
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.interval import CONFIDENCE
-from experiments.contract.words import plural, some
+from experiments.contract.words import plural
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,13 @@ def _answer(own: Evidence, several: bool, confidence: float) -> Answer:
         why = "no trial finished" if summary["num_seeds"].eq(0).all() else "no trial ended with a finite score"
         return Answer(decision, f"{where}No answer: {why}.", "", "")
     row, lacking = summary.loc[decision.chosen], _provisional(own)
-    missed, name = _missed(summary), code(decision.chosen)
-    first = f"{where}{lacking}{missed}"
+    name = code(decision.chosen)
+    first = f"{where}{lacking}{_missed(summary, own.is_measured)}"
     alone = len(decision.order) == 1
     result, numbers = f"{_result(decision, row, alone)}.", _numbers(decision, row, alone)
     if alone:
         return Answer(decision, f"{first}{name} is the only configuration: {result}", numbers, "")
-    use = f"{first}{'The best is' if missed else 'Use'} {name}{_rates(own.runs, decision.chosen)}: {result}"
+    use = f"{first}{_use(decision, row)} {name}{_rates(own.runs, decision.chosen)}: {result}"
     if lacking:
         return Answer(decision, use, numbers, "")
     return Answer(decision, f"{use} {_standing(decision, summary)}", numbers, _others(decision, summary, confidence))
@@ -166,12 +166,22 @@ def _provisional(own: Evidence) -> str:
     return f"Provisional, as {configs} and {len(there)} of {plural(len(seeds), 'trial')} have data. "
 
 
-def _missed(summary: pd.DataFrame) -> str:
+def _missed(summary: pd.DataFrame, measured: bool) -> str:
     """Where the target was held by no seed, a sentence that comes before everything else."""
-    target, measured = float(summary["target"].iloc[0]), (summary["phase"] == "throughput").all()
-    if np.isnan(target) or measured or summary[["num_reached", "num_at_end"]].to_numpy().any():
+    first = summary.iloc[0]
+    if np.isnan(first["target"]) or measured or summary[["num_reached", "num_at_end"]].to_numpy().any():
         return ""
-    return f"No seed of any configuration reaches the target of {target:g}. "
+    return f"No seed of any configuration reaches the target of {first['target']:g}. "
+
+
+def _use(decision: Decision, row: pd.Series) -> str:
+    """Words for the choice: one that a single seed speaks for, or that never comes to the target, is not to be used."""
+    if decision.chosen in decision.uncompared:
+        return "The best so far is"
+    missed = (
+        decision.measure == "score" and not np.isnan(row["target"]) and not (row["num_reached"] or row["num_at_end"])
+    )
+    return "The best is" if missed else "Use"
 
 
 def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
@@ -202,11 +212,10 @@ def _standing(decision: Decision, summary: pd.DataFrame) -> str:
     same, crashed = _same(decision), [c for c in rivals_of(decision) if summary.loc[c, "num_crashed"]]
     rivals = [c for c in rivals_of(decision) if c not in crashed]
     if same or rivals or crashed:
-        told = [f"{_are(same)} practically the same, within {decision.delta:.4g}."] if same else []
-        told += [f"{_are(rivals)} not significantly different."] if rivals else []
-        counts = summary.loc[crashed, ["num_crashed", "num_seeds"]].itertuples(index=False)
-        shares = [f"{code(c)} crashes on {num} of {of} seeds" for c, (num, of) in zip(crashed, counts, strict=True)]
-        told += [f"{some(shares, _MOST_CRASHING)}, so that it can't be told apart."] if shares else []
+        numbers = summary if len(same) + len(rivals) <= _MOST_WITH_NUMBERS else None
+        told = [f"{_are(same, decision, numbers)} practically the same, within {decision.delta:.4g}."] if same else []
+        told += [f"{_are(rivals, decision, numbers)} not significantly different."] if rivals else []
+        told += [f"{listed([_crashes(c, summary.loc[c]) for c in crashed])}: not told apart."] if crashed else []
         return " ".join(told)
     among = decision.num_solving if decision.saturated else len(decision.order) - len(decision.uncompared)
     if among < 2:
@@ -220,8 +229,17 @@ def _standing(decision: Decision, summary: pd.DataFrame) -> str:
     return f"{others} {_WORSE[decision.measure][one]}."
 
 
-def _are(configs: Sequence[str]) -> str:
-    return f"{named(configs)} {'is' if len(configs) == 1 else 'are'}"
+def _are(configs: Sequence[str], decision: Decision, numbers: pd.DataFrame | None) -> str:
+    """Configurations and their verb, with their numbers where there are few."""
+    words = named(configs)
+    if numbers is not None:
+        words = listed([f"{code(c)} ({with_interval(numbers.loc[c], decision.measure)})" for c in configs])
+    return f"{words} {'is' if len(configs) == 1 else 'are'}"
+
+
+def _crashes(config: str, row: pd.Series) -> str:
+    crashed = f"{row['num_crashed']} of {row['num_seeds']} seeds"
+    return f"{code(config)} crashes on {crashed}, its best score {row['score_max']:.1f}"
 
 
 _REPEAT = {"score": "seed", "env_steps_to_target": "seed", "env_steps_per_s": "measurement"}
@@ -246,7 +264,9 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
     words = [f"{name} {with_interval(row, score)} ({_seeds(row)}{worst})"]
     if row["num_seeds"] > 1 and row["score_min"] == row["score"]:
         words = [f"All {row['num_seeds']} seeds score {row['score']:.1f}"]
-    words.append(f"a seed {fails(row)} with a probability of {shares(row, 'failure_probability')} (Jeffreys)")
+    words.append(
+        f"{row['num_failures']} of {_seeds(row)} {fails(row)}: {shares(row, 'failure_probability')} (Jeffreys)"
+    )
     told = row["num_reached"] == row["num_at_end"] == row["num_seeds"]  # in the headline
     if not np.isnan(row["target"]) and not told:
         held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
@@ -257,10 +277,11 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
         at_least = "at least " if row["num_reached"] < row["num_seeds"] else ""
         steps, seconds = (with_interval(row, f"{unit}_to_target") for unit in ("env_steps", "seconds"))
         if told:
-            words.append(f"until the target is held it trains for {seconds} s (mean)")
+            words.append(f"it takes {seconds} s of training (mean)")
         else:
             words.append(f"that takes {at_least}{steps} env steps, {seconds} s of training (means)")
-    if decision.expected is not None:
+    form = FORMS["score"]
+    if decision.expected is not None and f"{decision.expected.estimate:{form}}" != f"{row['score']:{form}}":
         words[0] += (
             f"; fresh seeds are expected to score {decision.expected.estimate:.1f}, "
             f"since it was picked from {len(decision.leaders)} that are about as good (James-Stein)"
@@ -281,11 +302,10 @@ def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str
     if len(decision.leaders) > 1:
         same = _same(decision)
         why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
-        return (
-            f"This one, because {why}. The best{' of those compared' if alone else ''} by {WORDS[decision.measure]} is "
-            f"one of these {len(decision.leaders)} with {100 * confidence:g}% confidence."
-            f"{_to_equivalence(decision)}{alone}"
-        )
+        best = f" The best{' of those compared' if alone else ''} by {WORDS[decision.measure]} is one of these "
+        best += f"{len(decision.leaders)} with {100 * confidence:g}% confidence."
+        some_are_out = len(decision.leaders) < len(decision.order) - len(decision.uncompared)
+        return f"This one, because {why}.{best if some_are_out else ''}{_to_equivalence(decision)}{alone}"
     if decision.runner_up is None or decision.runner_up in decision.uncompared:
         return alone.strip()
     word, number = WORDS[decision.measure], with_interval(summary.loc[decision.runner_up], decision.measure)
@@ -304,10 +324,10 @@ _WHY_CHOSEN = {
     "processes": "among those about as fast it takes the fewest processes",
 }
 """`Decision.chosen_by` in words."""
-_MOST_CRASHING = 3
-"""Configurations that crash, named in the headline."""
+_MOST_WITH_NUMBERS = 2
+"""Configurations that are about as good, told with their numbers."""
 _MOST_SEEDS = 1000
-"""More than these are not counted."""
+"""More than these are not told."""
 
 
 def _same(decision: Decision) -> list[str]:
@@ -316,11 +336,11 @@ def _same(decision: Decision) -> list[str]:
 
 def _to_equivalence(decision: Decision) -> str:
     """The seeds that would tell whether the next best one is practically the same: a sentence, after a space;
-    "" where scores do not decide, or it is shown.
+    "" where scores do not decide, it is shown, or that takes more than anybody would run.
     """
     fewest, most = decision.equivalence_seeds
-    if not most:
+    if not 0 < most <= _MOST_SEEDS:
         return ""
-    least, at_most = (f"{seeds:,.0f}" if seeds <= _MOST_SEEDS else f"over {_MOST_SEEDS:,}" for seeds in (fewest, most))
-    number = least if least == at_most else f"{least} to {at_most}"
-    return f" To show that {code(decision.runner_up)} is practically the same, if it is, takes {number} seeds in all."
+    number = f"{fewest:,.0f}" if fewest == most else f"{fewest:,.0f} to {most:,.0f}"
+    within = f"within {decision.delta:.4g}"
+    return f" To show that {code(decision.runner_up)} is {within} of it, if it is, takes {number} seeds of each."

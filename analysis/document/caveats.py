@@ -40,11 +40,8 @@ def caveats(evidence: Evidence) -> list[str]:
             "A configuration has a single finished seed: it has no interval, and no difference "
             "from it can be significant."
         )
-    elif fewest < FEW_SEEDS:
-        found.append(
-            f"{fewest} seeds are few. The intervals lean on the spread of all configurations together; "
-            "one that fails now and then may not have shown it yet."
-        )
+    elif fewest < FEW_SEEDS and not concluding.is_measured:
+        found.append(f"{fewest} seeds are few: a configuration that fails now and then may not have shown it yet.")
     spread = finished.groupby("config", observed=True)["score"].agg(["nunique", "count"])
     if fewest > 1 and (spread["nunique"] == 1).all():
         low = 100 * float(share_interval(fewest, fewest)[0])
@@ -53,22 +50,19 @@ def caveats(evidence: Evidence) -> list[str]:
             f"{fewest} of {fewest} still leave room for others: at least {low:.0f}% of seeds end there (Wilson, 95%)."
         )
     num_configs = finished["config"].nunique()
-    recommends = any(decided.chosen for decided in decisions_of(concluding)) and not evidence.claims
-    if recommends and num_configs > 1 and (finished["phase"] == "confirm").all():
+    picked = [d for d in decisions_of(concluding) if d.chosen and len(d.order) > 1 and d.expected is None]
+    if picked and (finished["phase"] == "confirm").all() and not evidence.claims:
         found.append(
-            f"The search never saw these seeds. The recommended configuration is still the best of {num_configs} "
-            "on them, which flatters it a little. Fresh seeds tell."
+            f"The recommended configuration is the best of {num_configs} on the seeds that confirm, which flatters it "
+            "a little."
         )
-    elif recommends and len(runs["config"].unique()) > 1:
-        found.append(
-            "The recommended configuration was picked for its numbers on these seeds, "
-            "so they flatter it. Fresh seeds tell."
-        )
+    elif picked and not evidence.claims:
+        found.append("The recommended configuration was picked for its numbers on these seeds, which flatters it.")
     censored = finished["target"].notna() & ~np.isfinite(finished["env_steps_to_target"].astype(float))
     if censored.any() and not censored.all():
         found.append(
-            f"{int(censored.sum())} of {len(finished)} finished trials never hold the target. "
-            "They count with their whole budget, so times to target of their configurations are lower bounds."
+            f"{int(censored.sum())} of {len(finished)} finished trials never hold the target, and count with their "
+            "whole budget: times to target of their configurations, marked >= in the table, are lower bounds."
         )
     early = 0 if concluding.is_measured else int((finished["end_env_steps"] < finished["budget_env_steps"]).sum())
     if early:

@@ -8,7 +8,7 @@ from typing import Any
 from analysis import AnalysisError
 from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, Claim
 from analysis.load import Study, seeds_of_confirmations
-from analysis.questions.confirmation import Confirmation, beside_of, claim_of, is_better
+from analysis.questions.confirmation import Confirmation, beside_of, claim_of, is_better, is_worse
 from analysis.questions.decision import decision_of, summary_of
 from analysis.questions.labels import FORMS, WORDS, code, listed, shown
 from analysis.stats.interval import Interval
@@ -61,25 +61,28 @@ def sentence(found: Confirmation) -> str:
         return f"Not confirmed: no fresh seed of {code(claim.config)} finished."
     first = "Confirmed" if found.confirmed else "Not confirmed"
     seeds = "round" if measure in SPEEDS else "seed"
-    claimed = shown(claim.value, FORMS[measure])
-    by = f", {_by(found.change, measure)} the study said ({claimed})" if math.isfinite(found.change.estimate) else ""
+    form, before, by = FORMS[measure], "", ""
+    if math.isfinite(found.change.estimate):
+        before, by = f" now and {shown(claim.value, form)} in the study", f", {_by(found.change, measure)}"
     told = (
         f"{first} on {plural(found.num_seeds, f'fresh {seeds}')}: {code(claim.config)} has {WORDS[measure]} "
-        f"{shown(found.fresh, FORMS[measure])}{by}"
+        f"{shown(found.fresh, form)}{before}{by}"
     )
     if math.isfinite(found.target) and measure not in SPEEDS:
         told += (
-            f"; {found.num_at_end} of {found.num_seeds} seeds end at {found.target:g} or above, "
-            f"there {claim.num_at_end} of {claim.num_seeds}"
+            f"; {found.num_at_end} of {found.num_seeds} seeds end at {found.target:g} or above now, "
+            f"{claim.num_at_end} of {claim.num_seeds} did in the study"
         )
     others = [_against(other, difference, measure) for other, difference in found.others.items()]
-    return f"{told}{'; it is ' if others else ''}{listed(others) if others else ''}."
+    better = [other for other, difference in found.others.items() if is_worse(difference, measure)]
+    instead = f" Use {code(better[0])} instead." if better else ""
+    return f"{told}{'; it is ' if others else ''}{listed(others) if others else ''}.{instead}"
 
 
 def _against(other: str, difference: Interval, measure: str) -> str:
     if math.isnan(difference.estimate):
         return f"not compared with {code(other)}, which has no fresh seed"
-    by = _by(difference, measure).removesuffix(" than").removesuffix(" as")
+    by = _by(difference, measure)
     if is_better(difference, measure):
         return f"better than {code(other)} ({by})"
     apart = difference.low > _same(measure) or difference.high < _same(measure)
@@ -91,12 +94,12 @@ def _same(measure: str) -> float:
 
 
 def _by(difference: Interval, measure: str) -> str:
-    """By how much: `12.3 more [-4.0, 28.6] than`; of speeds the ratio."""
+    """By how much: `12.3 more [-4.0, 28.6]`; of speeds the ratio."""
     if measure in SPEEDS:
-        return f"{shown(difference, '.2f')} times as fast as"
+        return f"{shown(difference, '.2f')} times as fast"
     size, sign = abs(difference.estimate), 1 if difference.estimate >= 0 else -1
     word = "more" if sign > 0 else "fewer" if measure in SMALLER_IS_BETTER else "less"
     ends = Interval(size, *sorted((sign * difference.low, sign * difference.high)))
     form = FORMS[measure]
     interval = "" if math.isnan(ends.low) else f" [{ends.low:{form}}, {ends.high:{form}}]"
-    return f"{size:{form}} {word}{interval} than"
+    return f"{size:{form}} {word}{interval}"

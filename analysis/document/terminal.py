@@ -92,7 +92,7 @@ def _table(
     else:
         notes = [_MEANING[name] for name in columns if name in _MEANING]
         notes += [
-            f"fails: chance that a seed {word}" for word in summary.apply(fails, axis=1).unique() if "fails" in columns
+            f"fails: share of seeds that {word}" for word in summary.apply(fails, axis=1).unique() if "fails" in columns
         ]
         notes += ["95% intervals", "* the best is among these with 95% confidence"]
         notes += ["env steps/s with trials side by side"] if "env steps/s" in columns and not exclusive else []

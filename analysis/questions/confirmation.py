@@ -82,7 +82,7 @@ def confirmation_of(evidence: Evidence) -> Confirmation | None:
     values = by_seed(finished, claim.measure)
     others = {other: _difference(values, claim, other, len(claim.beside)) for other in claim.beside}
     compared = [difference for difference in (change, *others.values()) if np.isfinite(difference.estimate)]
-    holds = np.isfinite(fresh.estimate) and not any(_is_worse(difference, claim.measure) for difference in compared)
+    holds = np.isfinite(fresh.estimate) and not any(is_worse(difference, claim.measure) for difference in compared)
     at_end, target = int(row["num_at_end"]), float(row["target"])
     return Confirmation(env, claim, fresh, num_seeds, at_end, target, change, others, bool(holds))
 
@@ -97,7 +97,8 @@ def _difference(values: pd.DataFrame, claim: Claim, other: str, comparisons: int
     return Interval(*ends)
 
 
-def _is_worse(difference: Interval, measure: str) -> bool:
+def is_worse(difference: Interval, measure: str) -> bool:
+    """True where a difference is significantly to the bad."""
     same = 1.0 if measure in SPEEDS else 0.0
     return difference.low > same if measure in SMALLER_IS_BETTER else difference.high < same
 

@@ -86,7 +86,8 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
         crashed: what the numbers rest on), `num_crashed` of them, `num_reached` (hold the target at some time),
         `num_at_end` (their score is at it); each of `MEASURES` with its interval, which a score has not where all seeds
         end at a bound: that is a count, of which `failures` knows the interval; `score_median` with the order
-        statistics around it (`median_interval`), `score_min`, and `score_gap`, the mean shortfall from the target.
+        statistics around it (`median_interval`), `score_min`, `score_max`, and `score_gap`, the mean shortfall from the
+        target.
     """
     finished = counted(runs)
     planned = runs.drop_duplicates("config").set_index("config")
@@ -121,7 +122,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     for name in ("score_median", "score_median_low", "score_median_high"):
         known = {config: found.columns("score_median")[name] for config, found in medians.items()}
         table[name] = pd.Series(known, dtype=float).reindex(table.index)
-    table["score_min"] = scores.min()
+    table["score_min"], table["score_max"] = scores.min(), scores.max()
     gaps = {c: optimality_gap(g["score"].dropna(), g["target"].iloc[0]) for c, g in grouped if g["score"].notna().any()}
     table["score_gap"] = pd.Series(gaps, dtype=float).reindex(table.index)
     return table.reset_index()

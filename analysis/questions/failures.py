@@ -58,11 +58,17 @@ def failures(runs: pd.DataFrame) -> pd.DataFrame:
         ended = seeds[seeds["status"].isin(["finished", "failed"]) & ~seeds["exploratory"].astype(bool)]
         measured = is_measured(part)
         threshold = np.nan if measured else failure_threshold(part)
+        given = bool(np.isfinite(_constant(part, "failure_below")))
         for config in part["config"].unique():
             scores = ended.loc[ended["config"] == config, "score"].to_numpy(dtype=float)
             scores = np.where(np.isfinite(scores), scores, -np.inf)
             failed = (scores < threshold) | np.isneginf(scores)
-            row = {"failure_below": threshold, "num_ended": len(scores), "num_failures": int(failed.sum())}
+            row = {
+                "failure_below": threshold,
+                "failure_is_given": given,
+                "num_ended": len(scores),
+                "num_failures": int(failed.sum()),
+            }
             known = len(scores) > 0 and not measured
             low, high = jeffreys_interval(failed.sum(), len(scores)) if known else (np.nan, np.nan)
             row |= {
@@ -72,7 +78,7 @@ def failures(runs: pd.DataFrame) -> pd.DataFrame:
             }
             rows[config] = {**row, "score_tolerance": lower_bound(scores) if known else np.nan}
     ends = [f"failure_probability{end}" for end in ("", "_low", "_high")]
-    columns = ["failure_below", "num_ended", "num_failures", *ends, "score_tolerance"]
+    columns = ["failure_below", "failure_is_given", "num_ended", "num_failures", *ends, "score_tolerance"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 

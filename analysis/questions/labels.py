@@ -87,9 +87,12 @@ def shares(row: Mapping[str, Any], name: str) -> str:
 
 
 def fails(row: Mapping[str, Any]) -> str:
-    """The meaning of a failure of a seed: a verb, `ends below 475 or crashes`."""
+    """The meaning of a failure of seeds: a verb, `end below 475 or crash`."""
     below = row["failure_below"]
-    return f"ends below {below:.6g} or crashes" if math.isfinite(below) else "crashes"
+    if not math.isfinite(below):
+        return "crash"
+    of_best = " (half of what the best brings)" if math.isnan(row["target"]) and not row["failure_is_given"] else ""
+    return f"end below {below:.4g}{of_best} or crash"
 
 
 def rough_time(seconds: float) -> str:

@@ -77,7 +77,7 @@ def check_named(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """
     if config["resume"] is not None:
         _check_named("resume", config["resume"], overrides, (), "a study is resumed as it was begun")
-    elif (study := (config.get("confirm") or {}).get("study")) is not None:
+    elif (study := value_at(config, "confirm.study")) is not None:
         own = ("confirm.study", "confirm.with", "confirm.num_seeds", "confirm", "study.key")
         _check_named("confirm", study, overrides, own, "a recommendation is confirmed with the settings that it had")
 

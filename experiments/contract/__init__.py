@@ -86,6 +86,7 @@ METRICS: dict[str, str] = {
         "share of a throughput's seconds in which others used more of the machine than the measurement allows"
     ),
     "final/memory_mib": "peak of the resident memory of the trial's processes, MiB",
+    "final/start_s": "seconds until its networks were built and its runners started, before training",
     "final/train_s": "training seconds of the trial",
     "final/wall_s": "seconds of the trial, all but pauses included",
     "final/paused_s": (

@@ -64,6 +64,7 @@ class Counters:
         updates: Gradient steps.
         trained: Steps that the learner consumed.
         train_s: Training seconds.
+        start_s: Seconds until it was built, its runners started, by the process that began it.
         wall_s: Seconds, all but pauses included, of the processes before this one.
         paused_s: Seconds of pauses, likewise.
         warm: `env_steps`, `train_s` and `trained` at the first report: what comes before is warm-up.
@@ -81,6 +82,7 @@ class Counters:
     updates: int = 0
     trained: float = 0.0
     train_s: float = 0.0
+    start_s: float = 0.0
     wall_s: float = 0.0
     paused_s: float = 0.0
     warm: tuple[int, float, float] | None = None
@@ -141,7 +143,7 @@ class TrainingLoop:
         if state.packages:
             self._processes.note_state(state.packages)
         self._asynchronous = is_asynchronous(trial.algorithm)
-        self.counters = Counters()
+        self.counters = Counters(start_s=unpaused_s() - self._wall_start)
         self._environments: checkpoints.Environments = {}
         self._scored: checkpoints.Weights | None = None
         self.lacks_replay = False
@@ -298,6 +300,7 @@ class TrainingLoop:
         """The `final/` metrics of how long it took."""
         paused_s = self.paused_s()
         return {
+            "final/start_s": self.counters.start_s,
             "final/train_s": self.counters.train_s,
             "final/wall_s": self.wall_s(),
             **({"final/paused_s": paused_s} if paused_s else {}),

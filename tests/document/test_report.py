@@ -150,7 +150,7 @@ def test_what_conclusions_are_drawn_by_can_be_changed_afterwards(
     monkeypatch.setattr("analysis.report.publish", lambda study, path: drawn.append(study.runs) or (build(study), ""))
     monkeypatch.setattr("analysis.report.svg", lambda figure: b"<svg/>")
     assert main(["failure_below=475", "delta=5"]) == 0
-    assert "a seed ends below 475 or crashes with a probability of 50%" in capsys.readouterr().out
+    assert "1 of 2 seeds end below 475 or crash: 50%" in capsys.readouterr().out
     assert (drawn[0]["delta"] == 5).all()
     assert main(["delta=0"]) == 2
     assert capsys.readouterr().err == "error: delta=0: must be a number above 0, a return, such as 10.\n"

@@ -67,6 +67,7 @@ def test_what_is_significantly_better_on_the_same_seeds_refutes_it() -> None:
     better = confirmed({"a": [400.0, 405.0, 395.0, 400.0], "b": [470.0, 476.0, 466.0, 471.0]}, claim)
     assert not better.confirmed
     assert better.others["b"].high < 0
+    assert sentence(better).endswith(" Use `b` instead.")
     level = confirmed({"a": [400.0, 405.0, 395.0, 400.0], "b": [405.0, 399.0, 396.0, 401.0]}, claim)
     assert level.confirmed
     assert level.others["b"].low < 0 < level.others["b"].high
@@ -111,15 +112,13 @@ def test_the_sentence_says_whether_by_how_much_and_against_what() -> None:
         )
     )
     assert told.startswith("Confirmed on 4 fresh seeds: `a` has score 400.0 [")
-    assert "], 0.0 more [" in told
-    assert "] than the study said (400.0 [380.0, 420.0]); 0 of 4" in told
-    assert (
-        "; 0 of 4 seeds end at 475 or above, there 0 of 5; it is not significantly different from `b` (0.0 more" in told
-    )
+    assert "] now and 400.0 [380.0, 420.0] in the study, 0.0 more [" in told
+    assert "]; 0 of 4 seeds end at 475 or above now, 0 of 5 did in the study; it is not significantly " in told
+    assert told.endswith("]).")
     assert " and better than `c` (389.5 more [" in told
     told = sentence(confirmed({"a": [300.0, 310.0, 290.0, 305.0]}))
     assert told.startswith("Not confirmed on 4 fresh seeds: `a` has score 301.2 [")
-    assert "], 98.8 less [" in told
+    assert " in the study, 98.8 less [" in told
 
 
 def test_what_runs_beside_it_is_named_by_its_part_or_its_name() -> None:

@@ -136,7 +136,7 @@ def test_summary_has_the_columns_that_it_promises(runs: pd.DataFrame) -> None:
         "num_at_end",
     ]
     expected += [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
-    expected += ["score_median", "score_median_low", "score_median_high", "score_min", "score_gap"]
+    expected += ["score_median", "score_median_low", "score_median_high", "score_min", "score_max", "score_gap"]
     table = summarise(runs.assign(lr=1e-3), ["lr"])
     assert table.columns.tolist() == expected
     assert table["config"].tolist() == ["a", "b", "c"]

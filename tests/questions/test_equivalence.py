@@ -102,14 +102,15 @@ def test_where_env_steps_decide_nothing_is_called_practically_the_same() -> None
 def test_the_answer_says_what_is_the_same_what_is_open_and_what_the_set_promises() -> None:
     (answer,) = answers(Evidence(study()))
     assert answer.headline.endswith(
-        " `best` is practically the same, within 10. `varies` is not significantly different."
+        " `best` (400.0 [390.0, 409.3]) is practically the same, within 10. `varies` (396.0 [382.5, 408.3]) is not "
+        "significantly different."
     )
     assert answer.certainty.startswith(
         "This one, because among those practically the same it is the cheapest in training seconds. "
-        "The best by score is one of these 3 with 95% confidence. To show that `varies` is practically the same, if it "
-        "is, takes "
+        "The best by score is one of these 3 with 95% confidence. To show that `varies` is within 10 of it, if it is, "
+        "takes "
     )
-    assert answer.certainty.endswith(" seeds in all.")
+    assert answer.certainty.endswith(" seeds of each.")
 
 
 def test_what_is_practically_the_same_is_not_run_again_to_find_a_difference() -> None:

@@ -356,10 +356,7 @@ def test_the_report_begins_with_the_search_and_rests_on_what_was_confirmed() -> 
             "15 of 16 trials finished, 1 stopped early"
         ),
         "budget_env_steps=200000",
-        (
-            "The search never saw these seeds. The recommended configuration is still the best of 3 on them, "
-            "which flatters it a little."
-        ),
+        "The recommended configuration is the best of 3 on the seeds that confirm, which flatters it a little.",
         "0, 1 in the search; 1000, 1001, 1002 held out, to confirm",
         "Search and confirmation.",
     ):

@@ -54,7 +54,8 @@ def make_runs(
                 "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score,
                 "env_steps_to_target": steps, "seconds_to_target": steps / 1000, "env_steps_per_s": 1000.0,
                 "trained_steps_per_s": 1000.0, "disturbed_share": np.nan, "memory_mib": 480.0,
-                "train_s": budget_env_steps / 1000, "wall_s": budget_env_steps / 1000 + 10, "paused_s": np.nan,
+                "start_s": 0.5, "train_s": budget_env_steps / 1000, "wall_s": budget_env_steps / 1000 + 10,
+                "paused_s": np.nan,
             }  # fmt: skip
             row |= {name: values[config][seed] for name, values in measures.items() if config in values}
             row |= {name: values[config] for name, values in (params or {}).items()}
