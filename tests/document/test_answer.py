@@ -46,9 +46,7 @@ def test_saturated_scores_say_that_env_steps_decided() -> None:
 
 def test_where_all_seeds_score_the_same_they_are_counted() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [500.0] * 5, "b": [100.0, 110.0, 90.0, 95.0, 105.0]})))
-    assert answer.because.startswith(
-        "All 5 seeds score 500.0; 0 of 5 seeds end below 475 or crash: 0% ["
-    )
+    assert answer.because.startswith("All 5 seeds score 500.0; 0 of 5 seeds end below 475 or crash: 0% [")
 
 
 def test_ties_are_named_in_one_line_and_why_this_one_in_the_next() -> None:
@@ -114,7 +112,10 @@ def test_what_has_a_single_seed_is_named_and_not_counted_among_those_that_were_c
 
 def test_with_one_seed_each_nothing_is_claimed() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [400.0], "b": [300.0]}, target=np.nan)))
-    assert answer.headline == "The best so far is `a`: score 400.0 over 1 seed. With a single seed each, no difference is shown."
+    assert (
+        answer.headline
+        == "The best so far is `a`: score 400.0 over 1 seed. With a single seed each, no difference is shown."
+    )
     assert "standard error" not in answer.certainty and "confidence" not in answer.certainty
 
 
