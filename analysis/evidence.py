@@ -18,6 +18,9 @@ MEASURES = (
     "env_steps_per_s",
     "trained_steps_per_s",
     "train_s",
+    "minutes_to_target",
+    "cost_to_target",
+    "score_in_minutes",
 )
 """Columns of `runs` that are compared, by their means over seeds: who collapses on a seed in five has to pay for it.
 Times to target are restricted means: a seed that never holds the target counts with all that it was given, so that no
@@ -30,7 +33,12 @@ Means are geometric."""
 
 TO_COME = ("missing", "running", "interrupted")
 """Status of a trial that may still end."""
-SMALLER_IS_BETTER = frozenset({"env_steps_to_target", "seconds_to_target", "train_s"})
+OF_OBJECTIVES = ("minutes_to_target", "cost_to_target", "score_in_minutes")
+"""Of these, measures that are shown where a study was given them as its objective, and nowhere else."""
+
+SMALLER_IS_BETTER = frozenset(
+    {"env_steps_to_target", "seconds_to_target", "train_s", "minutes_to_target", "cost_to_target"}
+)
 
 
 def replicates(runs: pd.DataFrame) -> pd.DataFrame:
@@ -62,7 +70,7 @@ def conclusive(runs: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A copy with the column `reached`; in the times to target, seeds that never reached it have their budget,
-        or their seconds.
+        or their seconds; in minutes and cost to target the longest of any trial.
     """
     return _restricted(runs, ["finished"])
 
@@ -71,7 +79,8 @@ def counted(runs: pd.DataFrame) -> pd.DataFrame:
     """The same with the trials that crashed: who leaves them out recommends what crashes.
 
     A trial that failed, or has no finite score, counts with the lowest score: the lowest possible one where the
-    environment has it, else the lowest of any trial. It never reached the target, and nothing is known of its seconds.
+    environment has it, else the lowest of any trial. It never reached the target, and nothing is known of its seconds;
+    minutes and cost to target are the most of any trial.
     A configuration of which no trial ended with a score has none.
 
     Args:
@@ -87,25 +96,36 @@ def counted(runs: pd.DataFrame) -> pd.DataFrame:
     # of a configuration that always crashes there is no score to compare
     some = found.groupby(["env", "config"], observed=True)["score"].transform("count") > 0
     crashed = found["score"].isna() & some
-    for measure in ("score", "auc"):
+    for measure in ("score", "auc", "score_in_minutes"):
         seen = found.groupby("env", observed=True)[measure].transform("min")
         found[measure] = found[measure].fillna(found["score_range_low"].fillna(seen).where(some))
     found["reached"] &= ~crashed
     unreached = crashed & found["target"].notna()
     found["env_steps_to_target"] = found["env_steps_to_target"].mask(unreached, found["budget_env_steps"].astype(float))
+    for measure in ("minutes_to_target", "cost_to_target"):
+        seen = found.groupby("env", observed=True)[measure].transform("max")
+        found[measure] = found[measure].mask(unreached, seen)
     return found[some].assign(crashed=crashed[some])
 
 
 def _restricted(runs: pd.DataFrame, statuses: Sequence[str]) -> pd.DataFrame:
     kept = replicates(runs)
     kept = kept[kept["status"].isin(statuses) & ~kept["exploratory"].astype(bool)].copy()
-    measured = kept[[*MEASURES, "wall_s"]].astype(float)
+    for column in ("start_s", "price_per_hour", "score_in_minutes"):
+        kept[column] = kept[column].astype(float) if column in kept else np.nan
+    measured = kept[[*(m for m in MEASURES if m in kept), "wall_s"]].astype(float)
     kept[measured.columns] = measured.where(np.isfinite(measured))
     kept["reached"] = kept["env_steps_to_target"].notna()
     has_target = kept["target"].notna()
     unreached = has_target & ~kept["reached"]
     kept["env_steps_to_target"] = kept["env_steps_to_target"].mask(unreached, kept["budget_env_steps"].astype(float))
     kept["seconds_to_target"] = kept["seconds_to_target"].mask(unreached, kept["train_s"])
+    start_s = kept["start_s"].fillna(0.0)
+    kept["minutes_to_target"] = (start_s + kept["seconds_to_target"]) / 60
+    # Who is fast must not gain by never reaching it: all are cut off at one time, the longest of any trial.
+    longest = ((start_s + kept["train_s"]) / 60).groupby(kept["env"], observed=True).transform("max")
+    kept["minutes_to_target"] = kept["minutes_to_target"].mask(unreached, longest)
+    kept["cost_to_target"] = kept["minutes_to_target"] / 60 * kept["price_per_hour"]
     return kept
 
 

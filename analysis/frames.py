@@ -182,6 +182,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[TrialRow]) -> pd.DataFr
     whole = {"phase": plan.get("phase", ""), "exclusive": bool(plan["exclusive"])}
     rows = [_row({**configurations[trial.config], **whole, **chosen.get(trial.key, {})}, trial) for trial in found]
     given = {name: plan.get("report", {}).get(name) for name in _GIVEN}
+    given |= {"objective": plan.get("objective", "score")}
     given |= {column: plan.get("comparison", {}).get(name) for column, name in DESIGN.items()}
     frame, finals = pd.DataFrame(rows).assign(**given), final_metrics(plan)
     params = [
@@ -198,8 +199,9 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[TrialRow]) -> pd.DataFr
     for column, metric in finals.items():
         columns[column] = pd.Series([trial.metrics.get(metric, math.nan) for trial in found], dtype="float64")
     frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
-    texts = ("run_id", "status", "parent", "commit", *_PLANNED, *_PLACES, *_FOUND)
-    numbers = dict.fromkeys(("target", "score_range_low", "score_range_high", *given), "float64")
+    texts = ("run_id", "status", "parent", "commit", "objective", *_PLANNED, *_PLACES, *_FOUND)
+    known_numbers = ("target", "score_range_low", "score_range_high", "price_per_hour", *given)
+    numbers = {name: "float64" for name in known_numbers if name != "objective"}
     config = pd.CategoricalDtype(list(configurations), ordered=True)
     frame = frame.astype(
         {"config": config, **dict.fromkeys(texts, "str"), "reproducible": "boolean", "generation": "Int64", **numbers}
@@ -247,6 +249,7 @@ def _row(planned: Mapping[str, Any], trial: TrialRow) -> dict[str, Any]:
         "target": planned["target"],
         "score_range_low": low,
         "score_range_high": high,
+        "price_per_hour": planned.get("price_per_hour"),
         "commit": trial.commit,
     }
 

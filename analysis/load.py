@@ -94,6 +94,8 @@ class Study:
               or the study recorded none.
             - failure_below, delta: float64, returns; what the study was given as `report.failure_below` and
               `report.delta`, NaN if nothing.
+            - objective: str; what decides: `score`, or another one that the study was given.
+            - price_per_hour: float64, of the machine; NaN if unknown.
             - comparison_seeds_per_look, comparison_looks, comparison_alpha: float64; of a sequential comparison, as
               `analysis.stats.sequential.Design` has them, else NaN.
             - commit: str; of the code, "" if unknown.

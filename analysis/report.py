@@ -31,7 +31,7 @@ from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
-from analysis.evidence import SPEEDS
+from analysis.evidence import OF_OBJECTIVES, SPEEDS
 from analysis.load import Clips, Study, load_clips, load_settings, load_study
 from analysis.questions.labels import FORMS, listed, percent, seeds_finished
 from analysis.questions.search import spent
@@ -338,6 +338,9 @@ _COLUMNS = {
     "auc": "area under curve",
     "env_steps_to_target": "env steps to target",
     "seconds_to_target": "seconds to target",
+    "minutes_to_target": "minutes to target",
+    "cost_to_target": "cost to target",
+    "score_in_minutes": "score in the minutes given",
     "env_steps_per_s": "env steps/s",
     "trained_steps_per_s": "trained steps/s",
 }
@@ -346,7 +349,8 @@ _COLUMNS = {
 def _cells(table: pd.DataFrame) -> dict[str, Any]:
     """The table of configurations, as text."""
     scored = table["score"].notna().any()
-    measures = [m for m in _COLUMNS if table[m].notna().any()]
+    by = {*table["decided_by"]}
+    measures = [m for m in _COLUMNS if table[m].notna().any() and (m not in OF_OBJECTIVES or m in by)]
     measures = [m for m in measures if m != "trained_steps_per_s"] if scored else [m for m in measures if m in SPEEDS]
     has_target = table["target"].notna().any() and scored
     rows = []
@@ -372,7 +376,8 @@ def _cell(row: pd.Series, measure: str) -> dict[str, str]:
     if measure.endswith("to_target") and row["num_seeds"]:
         if not row["num_reached"]:
             return {"text": "not reached"}
-        text = f"\u2265 {text}" if row["num_reached"] < row["num_seeds"] else text
+        bound = row["num_reached"] < row["num_seeds"] and measure not in OF_OBJECTIVES
+        text = f"\u2265 {text}" if bound else text
     return {"text": text, "below": f"[{ends[0]}, {ends[1]}]" if np.isfinite(row[f"{measure}_low"]) else ""}
 
 

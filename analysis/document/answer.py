@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.document import confirmation, sequential
 from analysis.document.repeats import sameness
-from analysis.evidence import MEASURES, TO_COME, Evidence, once
+from analysis.evidence import MEASURES, OF_OBJECTIVES, SPEEDS, TO_COME, Evidence, once
 from analysis.plots.text import level
 from analysis.questions.confirmation import confirmation_of, rivals_of
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
@@ -101,7 +101,7 @@ def closing_table(evidence: Evidence) -> pd.DataFrame:
 
     Returns:
         As `convergence.summarise` and `failures.failures`, with `leader`: not significantly different from the best, or
-        practically the same; and `chosen`.
+        practically the same; `chosen`; and `decided_by`, the measure.
     """
     decided = decisions_of(evidence.concluding)
     ranks = {config: rank for rank, config in enumerate(config for d in decided for config in d.order)}
@@ -109,6 +109,7 @@ def closing_table(evidence: Evidence) -> pd.DataFrame:
     table = table.assign(
         leader=table["config"].isin([c for d in decided for c in d.leaders]),
         chosen=table["config"].isin([d.chosen for d in decided]),
+        decided_by=table["env"].map({d.env: d.measure for d in decided}),
     )
     rank = table["config"].astype(object).map(ranks).fillna(len(ranks)).astype(int)
     return table.iloc[np.argsort(rank, kind="stable")].reset_index(drop=True)
@@ -121,7 +122,8 @@ def best_metrics(table: pd.DataFrame) -> dict[str, float]:
         table: A `closing_table` with one environment.
     """
     row = table[table["chosen"]].iloc[0]
-    names = [f"{measure}{end}" for measure in (*MEASURES, "failure_probability") for end in ("", "_low", "_high")]
+    measures = [m for m in MEASURES if m not in OF_OBJECTIVES or m == row["decided_by"]]
+    names = [f"{measure}{end}" for measure in (*measures, "failure_probability") for end in ("", "_low", "_high")]
     values = {f"best/{name}": float(row[name]) for name in (*names, "score_min", "num_seeds", "num_reached")}
     return {name: value for name, value in values.items() if np.isfinite(value)}
 
@@ -191,6 +193,8 @@ def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
     that are about as good what is to be expected of it.
     """
     seeds, num_seeds = _seeds(row), row["num_seeds"]
+    if decision.measure in OF_OBJECTIVES:
+        return f"{_OBJECTIVE[decision.measure].format(with_interval(row, decision.measure))}, by {seeds}"
     if decision.measure == "env_steps_per_s":
         return f"{with_interval(row, 'env_steps_per_s')} env steps/s"
     if np.isnan(row["target"]) or not (row["num_reached"] or row["num_at_end"]):
@@ -208,7 +212,7 @@ def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
 def _standing(decision: Decision, summary: pd.DataFrame) -> str:
     """Whether anything else is as good, a sentence or two."""
     if decision.chosen in decision.uncompared:
-        return f"With a single {_REPEAT[decision.measure]} each, no difference is shown."
+        return f"With a single {_repeat(decision)} each, no difference is shown."
     same, crashed = _same(decision), [c for c in rivals_of(decision) if summary.loc[c, "num_crashed"]]
     rivals = [c for c in rivals_of(decision) if c not in crashed]
     if same or rivals or crashed:
@@ -237,19 +241,31 @@ def _are(configs: Sequence[str], decision: Decision, numbers: pd.DataFrame | Non
     return f"{words} {'is' if len(configs) == 1 else 'are'}"
 
 
+def _repeat(decision: Decision) -> str:
+    """What is one of several of a configuration."""
+    return "measurement" if decision.measure in SPEEDS else "seed"
+
+
 def _crashes(config: str, row: pd.Series) -> str:
     crashed = f"{row['num_crashed']} of {row['num_seeds']} seeds"
     return f"{code(config)} crashes on {crashed}, its best score {row['score_max']:.1f}"
 
 
-_REPEAT = {"score": "seed", "env_steps_to_target": "seed", "env_steps_per_s": "measurement"}
-"""What is one of several of a configuration, by a measure."""
+_OBJECTIVE = {
+    "minutes_to_target": "target in {} min, of training and its start",
+    "cost_to_target": "target for {}, of training and its start",
+    "score_in_minutes": "score {} in the minutes given, of training and its start",
+}
+"""What a configuration comes to by an objective; evaluations and reports are left out of all of them."""
 
 
 _WORSE = {
     "score": ("are significantly worse", "is significantly worse"),
     "env_steps_to_target": ("take significantly longer", "takes significantly longer"),
     "env_steps_per_s": ("are significantly slower", "is significantly slower"),
+    "minutes_to_target": ("take significantly longer", "takes significantly longer"),
+    "cost_to_target": ("cost significantly more", "costs significantly more"),
+    "score_in_minutes": ("are significantly worse", "is significantly worse"),
 }
 """By a measure; of several, of one."""
 
@@ -297,7 +313,7 @@ def _seeds(row: pd.Series) -> str:
 def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str:
     if decision.chosen in decision.uncompared:
         return f"This one, because {_WHY_CHOSEN[decision.chosen_by].format(alike='about as good')}."
-    alone = f" Not compared, with a single {_REPEAT[decision.measure]}: {named(decision.uncompared)}."
+    alone = f" Not compared, with a single {_repeat(decision)}: {named(decision.uncompared)}."
     alone = alone if decision.uncompared else ""
     if len(decision.leaders) > 1:
         same = _same(decision)
@@ -321,6 +337,7 @@ _WHY_CHOSEN = {
     "auc": "among those {alike} and as cheap it has the largest area under the learning curve",
     "auc_of_kinds": "among those {alike} it has the largest area under the learning curve (seconds of several kinds "
     "of machine are not compared)",
+    "columns": "no other is at least as good in every column of the table",
     "processes": "among those about as fast it takes the fewest processes",
 }
 """`Decision.chosen_by` in words."""

@@ -9,6 +9,7 @@ from analysis import AnalysisError
 from analysis.document import repeats as again
 from analysis.document import sequential, wording
 from analysis.document.parts import MODERATED, WILSON, Drawn, Part, Section, figure_of, slug
+from analysis.evidence import SMALLER_IS_BETTER
 from analysis.plots import batch_tradeoff as batch_tradeoff_plot
 from analysis.plots import (
     best_lr,
@@ -194,7 +195,9 @@ def comparison(part: Part) -> Section:
     if len(pairs):
         for name in ("config_a", "config_b"):
             pairs[name] = pd.Categorical(pairs[name], categories=best_first, ordered=True)
-        measure = {"score": "a higher score", "env_steps_to_target": "fewer env steps to target"}[part.decision.measure]
+        by = part.decision.measure
+        better = "a higher" if by not in SMALLER_IS_BETTER else "a lower" if by == "cost_to_target" else "fewer"
+        measure = f"{better} {WORDS[by]}"
         what = f"The chance that a run of the row's configuration has {measure} than one of the column's; "
         what += "framed: significantly different (Holm, 5%)."
         what += f" The best {MOST_IN_MATRIX}." if len(part.decision.order) > MOST_IN_MATRIX else ""

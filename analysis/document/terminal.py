@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 from rich.console import Console
@@ -9,7 +10,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from analysis.questions.labels import fails, interval_of, seeds_finished, shares, shown, with_interval
+from analysis.evidence import OF_OBJECTIVES
+from analysis.questions.labels import WORDS, fails, interval_of, seeds_finished, shares, shown, with_interval
 
 _LEARNING: dict[str, Callable[[pd.Series], str]] = {
     "": lambda row: "*" if row["leader"] else "",
@@ -31,6 +33,7 @@ _FIRST_TO_GO = ("trained steps/s", "env steps/s", "ever held", "seeds", "worst s
 _MEANING = {
     "score": "score: mean over seeds",
     "ever held": "ever held: seeds that hold the target at some time",
+    "minutes to target": "minutes to target: mean, of training and its start; who never holds it counts with the longest",
     "env steps to target": "env steps to target: mean, seeds that never hold it counted with the budget (>=)",
 }
 
@@ -45,6 +48,9 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool, width: int) -> Table:
     """
     measured = bool((summary["phase"] == "throughput").all())
     columns = dict(_SPEED if measured else _LEARNING)
+    for measure in OF_OBJECTIVES:
+        if (summary["decided_by"] == measure).any():
+            columns[WORDS[measure]] = partial(_by_objective, measure=measure)
     table, console = _table(summary, columns, measured, exclusive), Console(width=1000)
     for name in _FIRST_TO_GO:
         if Measurement.get(console, console.options, table).maximum <= width:
@@ -104,6 +110,11 @@ def _table(
         # Text, since rich takes "[470.0, 490.2]" in a plain string for a style.
         table.add_row(*(Text(cell(row)) for cell in columns.values()), style="bold" if row["chosen"] else "")
     return table
+
+
+def _by_objective(row: pd.Series, measure: str) -> str:
+    missed = measure != "score_in_minutes" and row["num_seeds"] and not row["num_reached"]
+    return "not reached" if missed else with_interval(row, measure)
 
 
 def _has_target(row: pd.Series) -> bool:

@@ -159,7 +159,7 @@ def neighbours(configs: pd.DataFrame, axes: Sequence[str]) -> Array | None:
 
 def bounds_of(measure: str, runs: pd.DataFrame) -> tuple[float, float]:
     """The lowest and the highest possible value of a measure; infinite where there is no bound."""
-    if measure in ("score", "auc"):
+    if measure in ("score", "auc", "score_in_minutes"):
         low, high = runs["score_range_low"].iloc[0], runs["score_range_high"].iloc[0]
         return (float(low) if pd.notna(low) else -np.inf, float(high) if pd.notna(high) else np.inf)
     high = float(runs["budget_env_steps"].max()) if measure == "env_steps_to_target" else np.inf

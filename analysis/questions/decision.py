@@ -1,22 +1,32 @@
 """Which configuration to use, and how sure one can be: pure functions of a study's frames."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from analysis.evidence import SMALLER_IS_BETTER, Evidence, is_measured, once
+from analysis.questions.choosing import (
+    choose,
+    compare,
+    crash_least,
+    first,
+    least_and_most,
+    likely,
+    near,
+    processes,
+    single,
+    surest,
+    undominated,
+)
 from analysis.questions.convergence import bounds_of, by_seed, summarise
 from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
-from analysis.questions.machines import trials_by_kind
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.comparisons import leaders, seeds_needed
-from analysis.stats.distributions import chi2_quantile
 from analysis.stats.equivalence import seeds_for_equivalence
 from analysis.stats.interval import CONFIDENCE, Interval
-from analysis.stats.moderated import moderated_intervals, paired_differences
+from analysis.stats.moderated import moderated_intervals
 from analysis.stats.saturation import saturates, solving
 from analysis.stats.shrinkage import shrunken
 
@@ -31,7 +41,7 @@ class Decision:
     Attributes:
         env: The environment.
         measure: What decided: `score`; `env_steps_to_target` where scores saturate;
-            `env_steps_per_s` where throughput was measured.
+            `env_steps_per_s` where throughput was measured; or the objective that the study was given.
         saturated: Whether several configurations solve the environment and their scores
             are not significantly different.
         num_solving: How many these are.
@@ -40,8 +50,8 @@ class Decision:
             in the same order.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `crashes`, `reliability`, `cost`, `auc`,
-            `auc_of_kinds` (where seconds are not compared) or `processes`; `claim`, where another study recommended it;
-            `value`, where single seeds say no more than their values.
+            `auc_of_kinds` (where seconds are not compared), `columns` (no worse in any column) or `processes`; `claim`,
+            where another study recommended it; `value`, where single seeds say no more than their values.
         runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if
             there is no other configuration.
         difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the
@@ -180,13 +190,19 @@ def decision_of(evidence: Evidence) -> Decision:
     Of a sequential comparison, those are leaders than which none was shown to have a higher score
     (`sequential_comparison`): its risk of a false difference counts all looks, which t tests know nothing of.
 
+    A study that was given another objective goes by that alone: of those that are not significantly worse than the best
+    by it, the ones with the fewest crashes and failures, and of these the best.
+
     Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one
     with the fewest processes is chosen.
 
     Args:
         evidence: Of one environment.
     """
-    return _by_speed(evidence) if evidence.is_measured else _by_score(evidence)
+    if evidence.is_measured:
+        return _by_speed(evidence)
+    objective = objective_of(evidence.runs)
+    return _by_score(evidence) if objective == "score" else _by_objective(evidence, objective)
 
 
 def chosen_values(runs: pd.DataFrame, column: str, of_each: str) -> dict[float, float]:
@@ -211,24 +227,23 @@ def _by_speed(evidence: Evidence) -> Decision:
     order = list(logs.mean(axis=1).sort_values(ascending=False, kind="stable").index)
     among = set(logs.index[leaders(logs.to_numpy(), larger_is_better=True)])
     leading = [c for c in order if c in among]
-    near = _near(leading, logs, smallest=False)
-    processes = _processes(finished)
-    fewest = [c for c in near if processes[c] == min(processes[c] for c in near)]
+    close, counts = near(leading, logs, smallest=False), processes(finished)
+    fewest = [c for c in close if counts[c] == min(counts[c] for c in close)]
     claim = evidence.claims.get(env)
     stands = claim is not None and claim.config in leading  # as long as none is faster
     chosen = claim.config if claim is not None and stands else next(c for c in order if c in fewest)
-    order, leading = _first(chosen, order), _first(chosen, leading)
+    order, leading = first(chosen, order), first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
-    _, spread, df, common = _compare(logs, chosen, runner_up, 1.0)
+    _, spread, df, common = compare(logs, chosen, runner_up, 1.0)
     difference, telling = np.nan, (np.inf, np.inf)
     if runner_up is not None:
         means = np.exp(logs.loc[[chosen, runner_up]].mean(axis=1))
         difference = float(means[chosen] - means[runner_up])
         gap, alpha = float(np.log1p(_MATTERS_OF_SPEEDS)), (1 - CONFIDENCE) / max(1, len(order) - 1)
-        telling = _least_and_most(lambda each: seeds_needed(gap, each, alpha), _likely(spread, df))
+        telling = least_and_most(lambda each: seeds_needed(gap, each, alpha), likely(spread, df))
         telling = telling if runner_up in leading else (0.0, 0.0)
-    alone = _single(speeds, order)
-    by = "claim" if stands else "rank" if len(near) == 1 or len(fewest) == len(near) else "processes"
+    alone = single(speeds, order)
+    by = "claim" if stands else "rank" if len(close) == 1 or len(fewest) == len(close) else "processes"
     return Decision(
         env,
         "env_steps_per_s",
@@ -248,21 +263,51 @@ def _by_speed(evidence: Evidence) -> Decision:
     )
 
 
-def _single(values: pd.DataFrame, order: Sequence[str]) -> tuple[str, ...]:
-    """The configurations with a single value, in an order."""
-    num = values.notna().sum(axis=1)
-    return tuple(c for c in order if num[c] == 1)
+def objective_of(runs: pd.DataFrame) -> str:
+    """What decides in a study, a column: `score`, unless it was given another objective."""
+    return str(runs["objective"].iloc[0]) if "objective" in runs and len(runs) else "score"
 
 
-def _first(chosen: str, order: Iterable[str]) -> list[str]:
-    return [chosen, *(c for c in order if c != chosen)]
-
-
-def _processes(finished: pd.DataFrame) -> Mapping[str, float]:
-    """Runners and learners of each configuration."""
-    counts = [name for name in ("num_env_runners", "num_learners") if name in finished]
-    first = finished.drop_duplicates("config").set_index("config")
-    return {str(config): float(first.loc[config, counts].fillna(0).sum()) for config in first.index}
+def _by_objective(evidence: Evidence, objective: str) -> Decision:
+    runs, table = evidence.runs, summary_of(evidence).set_index("config")
+    env, values = str(runs["env"].iloc[0]), by_seed(evidence.counted, objective).dropna(how="all")
+    if values.empty:
+        return Decision(env, objective)
+    sign = -1.0 if objective in SMALLER_IS_BETTER else 1.0
+    counted = values[values.notna().sum(axis=1) >= min(2, values.notna().sum(axis=1).max())]
+    among = {*counted.index[leaders(counted.to_numpy(), larger_is_better=sign > 0)]}
+    means = sign * values.mean(axis=1)
+    ranked = means.sort_values(ascending=False, kind="stable").index
+    order = [*(c for c in ranked if c in among), *(c for c in ranked if c not in among)]
+    leading = [c for c in order if c in among]
+    sure, by = leading, "rank" if len(leading) == 1 else "value"
+    for name, step in (("crashes", crash_least), ("reliability", surest)):
+        if len(kept := step(sure, table)) < len(sure):
+            sure, by = kept, name
+    claim = evidence.claims.get(env)
+    chosen = claim.config if claim is not None and claim.config in leading else sure[0]
+    order, leading = first(chosen, order), first(chosen, leading)
+    runner_up = next((c for c in order if c != chosen), None)
+    difference, spread, df, common = compare(values, chosen, runner_up, sign)
+    matters, alpha = _MATTERS * abs(float(means[chosen])), (1 - CONFIDENCE) / max(1, len(counted) - 1)
+    telling = (np.inf, np.inf) if runner_up is None else (0.0, 0.0)
+    if runner_up is not None and runner_up in leading:
+        telling = least_and_most(lambda each: seeds_needed(matters, each, alpha), likely(spread, df))
+    return Decision(
+        env,
+        objective,
+        order=tuple(order),
+        leaders=tuple(leading),
+        chosen=chosen,
+        chosen_by="claim" if claim is not None and chosen == claim.config else by,
+        runner_up=runner_up,
+        difference=difference,
+        spread=spread,
+        num_seeds=common,
+        matters=matters,
+        telling_seeds=telling,
+        uncompared=single(values, order),
+    )
 
 
 def _by_score(evidence: Evidence) -> Decision:
@@ -295,25 +340,27 @@ def _by_score(evidence: Evidence) -> Decision:
     if saturated:
         soonest = leaders(values.loc[leading].to_numpy(), larger_is_better=False)
         leading, num_compared = [c for c, is_leader in zip(ranked, soonest, strict=True) if is_leader], len(ranked)
-    chosen, chosen_by = _choose(leading, same, values, saturated, finished, table)
+    chosen, chosen_by = choose(leading, same, values, saturated, finished, table)
+    if (better := undominated(chosen, leading, table)) != chosen:
+        chosen, chosen_by = better, "columns"
     claim = evidence.claims.get(env)
     if claim is not None and claim.config in leading:  # a recommendation stands as long as none is better
         chosen, chosen_by = claim.config, "claim"
-    order, leading = _first(chosen, order), _first(chosen, leading)
-    alone = _single(scores, order)
+    order, leading = first(chosen, order), first(chosen, leading)
+    alone = single(scores, order)
     rivals = [c for c in order if c != chosen]
     rivals = [c for c in rivals if c not in alone] or rivals
     runner_up = next((c for c in rivals if c not in same), rivals[0] if rivals else None)
-    difference, spread, df, common = _compare(values, chosen, runner_up, sign)
+    difference, spread, df, common = compare(values, chosen, runner_up, sign)
     matters = _MATTERS * abs(float(means[chosen])) if saturated else delta
     is_open = runner_up is not None and runner_up in leading and runner_up not in same
-    alpha, likely = (1 - CONFIDENCE) / max(1, num_compared - 1), _likely(spread, df)
+    alpha, spreads = (1 - CONFIDENCE) / max(1, num_compared - 1), likely(spread, df)
     telling = (np.inf, np.inf) if runner_up is None else (0.0, 0.0)
     to_equivalence = (0.0, 0.0)
     if is_open:
-        telling = _least_and_most(lambda each: seeds_needed(matters, each, alpha), likely)
+        telling = least_and_most(lambda each: seeds_needed(matters, each, alpha), spreads)
     if is_open and np.isfinite(delta):
-        to_equivalence = _least_and_most(lambda each: seeds_for_equivalence(0.0, each, delta, alpha), likely)
+        to_equivalence = least_and_most(lambda each: seeds_for_equivalence(0.0, each, delta, alpha), spreads)
     several = [c for c in leading if c not in alone and not table.loc[c, "num_crashed"]]
     expected = None
     if not saturated and chosen in several and len(several) > 1:
@@ -341,80 +388,6 @@ def _by_score(evidence: Evidence) -> Decision:
     )
 
 
-def _choose(
-    leading: list[str],
-    same: list[str],
-    values: pd.DataFrame,
-    saturated: bool,
-    finished: pd.DataFrame,
-    table: pd.DataFrame,
-) -> tuple[str, str]:
-    """The leader to use, and what singled it out: surest, then cheapest, then best all the way,
-    as far as a standard error can tell.
-
-    Where some are practically the same as the best, it is one of these.
-    """
-
-    def near(configs: list[str]) -> list[str]:
-        return _near(configs, values, smallest=saturated)
-
-    def crash_least(configs: list[str]) -> list[str]:
-        crashed = table.loc[configs, "num_crashed"] / table.loc[configs, "num_seeds"]
-        return [c for c in configs if crashed[c] == crashed.min()]
-
-    def surest(configs: list[str]) -> list[str]:
-        failing = table.loc[configs, "failure_probability"]
-        return [c for c in configs if failing[c] == failing.min()]
-
-    left, by = [c for c in leading if c in same] or leading, "rank"
-    steps = [("crashes", crash_least), ("reliability", surest)]
-    if not same:
-        # A time to target says nothing of a seed that loses it again: who ends there comes first.
-        steps.insert(2 if saturated else 0, ("rank", near))
-    for name, step in steps:
-        if len(left) > 1:
-            left, by = step(left), name
-    if len(left) == 1:
-        return left[0], by
-    if len(trials_by_kind(finished)) > 1:
-        return max(left, key=lambda c: (table.loc[c, "auc"], -left.index(c))), "auc_of_kinds"
-    cost = "seconds_to_target" if table.loc[left, "seconds_to_target"].notna().all() else "train_s"
-    cheap = _near(left, by_seed(finished, cost), smallest=True)
-    return max(cheap, key=lambda c: (table.loc[c, "auc"], -cheap.index(c))), "cost" if len(cheap) == 1 else "auc"
-
-
-def _near(configs: list[str], values: pd.DataFrame, smallest: bool) -> list[str]:
-    """Those whose mean is less than a standard error off the best mean;
-    one seed of n that collapses is off by exactly one.
-    """
-    means = values.reindex(configs).mean(axis=1) * (1 if smallest else -1)
-    if means.isna().all():
-        return configs
-    best = str(means.idxmin())
-    off, se = means - means[best], _standard_errors(values.reindex(configs))[best].fillna(0.0)
-    return [c for c in configs if c == best or off[c] == 0 or off[c] < (1 - 1e-9) * se[c]]
-
-
-def _standard_errors(values: pd.DataFrame) -> pd.DataFrame:
-    """Of the mean differences between all configurations, a row and a column each; NaN on the diagonal."""
-    first, second, pairs = paired_differences(values.to_numpy())
-    errors = np.full((len(values), len(values)), np.nan)
-    errors[first, second] = errors[second, first] = pairs.se
-    return pd.DataFrame(errors, values.index, values.index)
-
-
-def _compare(values: pd.DataFrame, chosen: str, runner_up: str | None, sign: float) -> tuple[float, float, float, int]:
-    """Mean difference, its spread over seeds with its degrees of freedom, and the number of common seeds."""
-    if runner_up is None:
-        return np.nan, np.nan, np.nan, 0
-    difference = sign * (values.loc[chosen] - values.loc[runner_up])
-    common = int(difference.notna().sum())
-    first, second, pairs = paired_differences(values.to_numpy())
-    i, j = sorted(values.index.get_indexer([chosen, runner_up]))
-    (at,) = np.flatnonzero((first == i) & (second == j))
-    return float(difference.mean()), float(pairs.se[at] * np.sqrt(common)), float(pairs.df[at]), common
-
-
 def _expected(leading: list[str], counted: pd.DataFrame, row: pd.Series, bounds: tuple[float, float]) -> Interval:
     """The mean score of the first of the leaders, moved towards those of the others, with its interval."""
     found = moderated_intervals(counted.to_numpy())
@@ -422,14 +395,3 @@ def _expected(leading: list[str], counted: pd.DataFrame, row: pd.Series, bounds:
     estimate = float(shrunken(found.estimate[at], found.se[at])[0])
     low, high = (float(row[f"score{end}"] + estimate - row["score"]) for end in ("_low", "_high"))
     return Interval(estimate, max(low, bounds[0]), min(high, bounds[1]))
-
-
-def _likely(spread: float, df: float) -> tuple[float, float]:
-    """The 80% interval of a spread that was estimated."""
-    low, high = (float(spread * np.sqrt(df / chi2_quantile(share, df))) for share in (0.9, 0.1))
-    return low, high
-
-
-def _least_and_most(seeds: Callable[[float], float], spreads: tuple[float, float]) -> tuple[float, float]:
-    low, high = (float(np.ceil(seeds(spread))) for spread in spreads)
-    return low, high

@@ -22,6 +22,9 @@ WORDS = {
     "env_steps_per_s": "env steps/s",
     "trained_steps_per_s": "trained steps/s",
     "train_s": "training seconds",
+    "minutes_to_target": "minutes to target",
+    "cost_to_target": "cost to target",
+    "score_in_minutes": "score in the minutes given",
 }
 """A measure in words."""
 
@@ -34,6 +37,9 @@ FORMS = {
     "env_steps_per_s": ",.0f",
     "trained_steps_per_s": ",.0f",
     "train_s": ",.1f",
+    "minutes_to_target": ",.3g",
+    "cost_to_target": ",.3g",
+    "score_in_minutes": ".1f",
 }
 """How a measure is written."""
 

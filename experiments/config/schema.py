@@ -29,6 +29,7 @@ from experiments.config.fields import (
     readable_errors,
 )
 from experiments.config.measurement_settings import MeasurementSettings
+from experiments.config.objective_settings import Objective, ObjectiveSettings, check_objective
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.search_settings import ConfirmationSettings, SchedulerSettings, SearchSettings, check_search
 from experiments.contract import MAX_REPORTS
@@ -112,6 +113,7 @@ class HardwareSettings:
         accelerator_type: Kind of the GPUs that trials use, by Ray's names (`ray.util.accelerators`); `None` takes any.
         placement: How Ray spreads a trial's processes over nodes; `None`: those of a synchronous algorithm on one node,
             if one has room for them, others close together.
+        price_per_hour: Of the machine, in whatever currency; `None` if nobody asks what a target costs.
     """
 
     name: Name
@@ -131,6 +133,7 @@ class HardwareSettings:
     wait_for_nodes_s: Annotated[Number, Field(ge=0)] = 600.0
     accelerator_type: Name | None = None
     placement: Literal["STRICT_PACK", "PACK", "SPREAD"] | None = None
+    price_per_hour: Annotated[Number, Field(gt=0)] | None = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -334,6 +337,7 @@ class SuiteConfig:
     fast: StrictBool = True
     modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
+    objective: Objective = ObjectiveSettings()
     extension: dict[Name, Any] = field(default_factory=dict)
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
     confirm: ConfirmSettings = field(default_factory=ConfirmSettings)
@@ -350,6 +354,11 @@ class SuiteConfig:
         return self.search.name in ("optuna", "racing") or self.scheduler.name != "fifo"
 
     @property
+    def objectives(self) -> tuple[str, ...]:
+        """The aims of a search: the study's, or two of its own."""
+        return getattr(self.search, "objective", None) or (self.objective.name,)
+
+    @property
     def confirms(self) -> bool:
         """True if the best configurations are run again with seeds of their own."""
         return self.is_search or self.confirmation.always
@@ -359,6 +368,7 @@ class SuiteConfig:
             raise ConfigurationError("seeds is empty: a study needs at least one seed, for example seeds=[0,1,2].")
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigurationError(f"seeds={list(self.seeds)} names a seed twice; each seed is one replicate.")
+        check_objective(self)
         check_search(self)
         if self.repeats > 1 and self.env.backend == "envpool":
             raise ConfigurationError(

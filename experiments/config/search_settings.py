@@ -36,10 +36,19 @@ class RandomSearch:
     seed: Count
 
 
-Objective = Literal["score", "auc", "env_steps_to_target", "seconds_to_target", "train_s", "env_steps_per_s"]
-"""The aim of a search: a trial's `final/` metric of that name."""
-_CLOCK: tuple[Objective, ...] = ("seconds_to_target", "train_s", "env_steps_per_s")
-_TARGET: tuple[Objective, ...] = ("env_steps_to_target", "seconds_to_target")
+Aim = Literal[
+    "score",
+    "auc",
+    "env_steps_to_target",
+    "minutes_to_target",
+    "cost_to_target",
+    "seconds_to_target",
+    "train_s",
+    "env_steps_per_s",
+]
+"""An aim of a search for the best compromises."""
+_CLOCK: tuple[Aim, ...] = ("minutes_to_target", "cost_to_target", "seconds_to_target", "train_s", "env_steps_per_s")
+_TARGET: tuple[Aim, ...] = ("env_steps_to_target", "minutes_to_target", "cost_to_target", "seconds_to_target")
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -50,14 +59,14 @@ class OptunaSearch:
         num_samples: Trials; None: as the space is large (`space.num_samples`).
         seed: Random seed of the sampler.
         sampler: Optuna's: `tpe`, `gp` or `random`.
-        objective: The aim; two make a Pareto front.
+        objective: Two aims, whose best compromises are sought, the Pareto front; `None`: the study's objective.
     """
 
     name: Literal["optuna"]
     num_samples: _NumSamples
     seed: Count
     sampler: Literal["tpe", "gp", "random"]
-    objective: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=2)]
+    objective: Annotated[tuple[Aim, ...], Field(min_length=1, max_length=2)] | None = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -69,7 +78,6 @@ class RacingSearch:
         num_samples: Random draws or suggestions of Optuna; None: as the space is large (`space.num_samples`).
         seed: Random seed of the draws or suggestions.
         sampler: Optuna's sampler.
-        objective: The aim; one.
         max_seeds: Most seeds of a configuration: the study's, and then the next whole numbers.
         max_trials: Most trials of the race; None: half as many again as there are configurations.
     """
@@ -79,7 +87,6 @@ class RacingSearch:
     num_samples: _NumSamples
     seed: Count
     sampler: Literal["tpe", "gp", "random"]
-    objective: Annotated[tuple[Objective, ...], Field(min_length=1, max_length=1)]
     max_seeds: Annotated[Positive, Field(ge=2, le=MAX_TRIALS)]
     max_trials: Positive | None
 
@@ -224,8 +231,8 @@ def check_search(suite: "SuiteConfig") -> None:
         raise ConfigurationError(
             "scheduler=pbt changes settings itself, and needs no search=optuna. Try search=random or search=grid."
         )
-    if isinstance(search, OptunaSearch | RacingSearch):
-        _check_objective(suite, search.objective)
+    if isinstance(search, OptunaSearch) and search.objective is not None:
+        _check_aims(suite, search.objective)
     if isinstance(scheduler, Asha | Median | Pbt):
         _check_scheduler(suite, scheduler)
     if suite.confirms:
@@ -297,14 +304,26 @@ def searching_seeds(suite: "SuiteConfig") -> tuple[int, ...]:
     return (*seeds, *range(max(seeds) + 1, max(seeds) + 1 + wanted - len(seeds)))[:wanted]
 
 
-def _check_objective(suite: "SuiteConfig", objectives: tuple[Objective, ...]) -> None:
+def _check_aims(suite: "SuiteConfig", objectives: tuple[Aim, ...]) -> None:
+    if objectives == ("score",):  # as it was written before a study had an objective
+        return
+    if len(objectives) == 1:
+        raise ConfigurationError(
+            f"search.objective={list(objectives)}: is for two aims, whose best compromises are sought. One aim is the "
+            f"whole study's: objective={objectives[0].replace('seconds', 'minutes')}."
+        )
+    if suite.objective.name != "score":
+        raise ConfigurationError(
+            f"search.objective={list(objectives)} and objective={suite.objective.name}: give one of them, the study's "
+            "objective for one aim, or two aims of the search for their best compromises."
+        )
     if len(set(objectives)) != len(objectives):
         raise ConfigurationError(f"search.objective={list(objectives)} names one twice.")
     for objective in objectives:
         if objective in _TARGET and suite.env.target is None:
             raise ConfigurationError(
                 f"search.objective={objective}: env={suite.env.name} has no target to reach. "
-                "Set one with env.target=..., or try search.objective=[score]."
+                "Set one with env.target=..., or leave it out."
             )
         if objective in _CLOCK and suite.hardware.max_concurrent_trials != 1:
             raise ConfigurationError(

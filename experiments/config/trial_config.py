@@ -13,6 +13,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.extension import Absent, Training, recorded, versions
 from experiments.config.fields import whole
 from experiments.config.measurement_settings import MeasurementSettings
+from experiments.config.objective_settings import ObjectiveSettings
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.schema import (
     CheckpointSettings,
@@ -89,6 +90,7 @@ class TrialConfig:
         preprocessing: How observations and rewards are transformed before networks and losses see them.
         modules: A person's own that it imports, name to the hash of its content.
         measurement: How its throughput is measured; None if it trains to its budget.
+        objective: What decides which configuration is best. Not part of the hash: it changes no result.
         extension: Settings of extensions, by name. Of those that do not change the result, not part of the hash.
         extensions: The versions of those that change the result, by name.
         repeat: Which run of the same configuration and seed this is. Not part of the hash.
@@ -117,6 +119,7 @@ class TrialConfig:
     preprocessing: PreprocessingSettings = field(default_factory=PreprocessingSettings)
     modules: Mapping[str, str] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     extension: Mapping[str, Training] = field(default_factory=dict)
     extensions: Mapping[str, str] = field(default_factory=dict)
     repeat: int = 0
@@ -207,6 +210,7 @@ class TrialConfig:
                 "faults": FaultSettings(**mapping["faults"]),
                 "preprocessing": PreprocessingSettings(**mapping["preprocessing"]),
                 "measurement": MeasurementSettings(**measurement) if (measurement := mapping["measurement"]) else None,
+                "objective": ObjectiveSettings(**mapping.get("objective", {})),
                 "extension": recorded(mapping),
                 "start": Start(**start) if (start := mapping["start"]) else None,
                 "starts_from": StartingPolicy(**policy) if (policy := mapping["starts_from"]) else None,

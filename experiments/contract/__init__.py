@@ -80,6 +80,10 @@ METRICS: dict[str, str] = {
     ),
     "final/env_steps_to_target": "env steps until eval/return_mean first holds the target for 2 evaluations",
     "final/seconds_to_target": "training seconds until then",
+    "final/score_in_minutes": (
+        "mean return of the last evaluation within the minutes that the study's objective names, starting counted; "
+        "final/score of a trial that ended by then"
+    ),
     "final/env_steps_per_s": "env steps per training second over the trial, warm-up left out",
     "final/trained_steps_per_s": "steps that the learner consumed per training second, likewise",
     "final/disturbed_share": (
@@ -109,7 +113,7 @@ def depends_on_clock(metric: str) -> bool:
     that are otherwise the same.
     """
     of_machine = metric.startswith(("system/", "throughput/", "time/"))
-    return of_machine or metric.endswith(("_s", "/seconds_to_target", "/memory_mib"))
+    return of_machine or metric.endswith(("_s", "/seconds_to_target", "/score_in_minutes", "/memory_mib"))
 
 
 FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
@@ -181,7 +185,8 @@ COLUMNS = frozenset(
             "budget_env_steps",
             "target",
         ),
-        *("score_range_low", "score_range_high", "failure_below", "delta", "commit"),
+        *("score_range_low", "score_range_high", "failure_below", "delta", "objective", "price_per_hour", "commit"),
+        *("minutes_to_target", "cost_to_target"),
         *("comparison_seeds_per_look", "comparison_looks", "comparison_alpha"),
         *("metric", "env_steps", "value"),
     )
@@ -204,7 +209,9 @@ INDEX_EXPERIMENT = "studies"
 """The experiment with a run per execution of a study."""
 
 
-NOT_HASHED = ("seed", "checkpoint", "faults", "repeat", "label", "rules", "multiples", "phase", "exploratory")
+NOT_HASHED = (
+    *("seed", "checkpoint", "faults", "objective", "repeat", "label", "rules", "multiples", "phase", "exploratory"),
+)
 """Of a trial's record (config.json), what is no part of its configuration's hash; of `checkpoint`, the spacing is."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from experiments.config.extension import known, settings_of
+from experiments.config.objective_settings import SCORE
 from experiments.config.space import value_at
 from experiments.config.trial_config import GROUPS, TrialConfig
 from experiments.contract import CONFIRM, FIXED, SEARCH, THROUGHPUT
@@ -83,6 +84,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         **({"report": given} if (given := _report(plan)) else {}),
         **({"unmasked": unmasked} if (unmasked := _unmasked(plan)) else {}),
         **({"metrics": metrics} if (metrics := _metrics(plan)) else {}),
+        **({"objective": objective} if (objective := plan.suite.objective.name) != SCORE else {}),
         "seeds": list(plan.seeds),
         "repeats": plan.repeats,
         "axes": {axis.name: axis.path for axis in plan.axes},
@@ -139,6 +141,7 @@ def _configuration(plan: Plan, configuration: Configuration) -> dict[str, Any]:
         "budget_env_steps": suite.budget_env_steps,
         "target": suite.env.target,
         "score_range": list(suite.env.score_range),
+        **({} if (price := suite.hardware.price_per_hour) is None else {"price_per_hour": price}),
         "point": dict(configuration.settings.shown),
         "facts": dict(configuration.facts),
         "params": params,

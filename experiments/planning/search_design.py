@@ -36,8 +36,6 @@ GENERATIONS = 5
 """Of a population, unless the configuration says otherwise."""
 MOST_COMPARED = 20
 """Configurations of a sequential comparison: 190 pairs."""
-_ANY_OBJECTIVE = ("score",)
-"""Of a search that asks for a list, whatever comes out: what its results are ranked by."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class SearchDesign:
         if isinstance(search, CompareSearch):
             return Comparing(listed, seeds, Design(search.seeds_per_look, search.looks, search.alpha))
         if not suite.confirms:
-            return Listed(listed, seeds, _ANY_OBJECTIVE, FIXED)
+            return Listed(listed, seeds, suite.objectives, FIXED)
         proposals: Strategy
         if isinstance(pbt := suite.scheduler, Pbt):
             axes, ends = parse_space(suite.study.space), self.generation_ends()
@@ -80,15 +78,15 @@ class SearchDesign:
             from experiments.search.optuna_search import Suggested
 
             proposals = Suggested(
-                axes, num_samples(search, axes), seeds, search.objective, search.sampler, search.seed, storage
+                axes, num_samples(search, axes), seeds, suite.objectives, search.sampler, search.seed, storage
             )
         elif isinstance(search, RacingSearch):
-            proposals = Listed(listed, seeds[:1], search.objective)
+            proposals = Listed(listed, seeds[:1], suite.objectives)
         elif suite.is_search:
-            proposals = Listed(listed, seeds, _ANY_OBJECTIVE)
+            proposals = Listed(listed, seeds, suite.objectives)
         else:
             shared = [seed for seed in seeds if seed in suite.confirmation.seeds]
-            proposals = Listed(listed, [seed for seed in seeds if seed not in shared], _ANY_OBJECTIVE, FIXED)
+            proposals = Listed(listed, [seed for seed in seeds if seed not in shared], suite.objectives, FIXED)
             return Confirming(proposals, self.base, suite.confirmation.top, suite.confirmation.seeds, listed, shared)
         found = Racing(proposals, seeds, search.max_trials) if isinstance(search, RacingSearch) else proposals
         return Confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)

@@ -23,11 +23,14 @@ OBJECTIVES: Mapping[str, bool] = {
     "score": True,
     "auc": True,
     "env_steps_to_target": False,
+    "minutes_to_target": False,
+    "cost_to_target": False,
+    "score_in_minutes": True,
     "seconds_to_target": False,
     "train_s": False,
     "env_steps_per_s": True,
 }
-"""The objectives of a search, a trial's `final/` metrics, and whether more is better."""
+"""The objectives of a search, and whether more is better."""
 SCORE, TO_TARGET = "score", "env_steps_to_target"
 """A search that aims at the score goes on to env steps to target where scores saturate, as the final decision does."""
 TIE_BREAK = "auc"

@@ -36,6 +36,23 @@ class TargetWatch:
         return {"final/env_steps_to_target": self.reached[0], "final/seconds_to_target": self.reached[1]}
 
 
+def score_in_time(
+    curve: list[tuple[float, float]], at_s: list[float], limit_s: float, end: tuple[float, float]
+) -> dict[str, float]:
+    """The `final/score_in_minutes` metric; none if nothing was evaluated by then.
+
+    Args:
+        curve: (env steps, return) of each evaluation.
+        at_s: Seconds at each, starting counted.
+        limit_s: Seconds that there are.
+        end: Seconds at the end, and the score.
+    """
+    within = [value for (_, value), at in zip(curve, at_s, strict=True) if at <= limit_s]
+    if end[0] > limit_s and not within:
+        return {}
+    return {"final/score_in_minutes": end[1] if end[0] <= limit_s else within[-1]}
+
+
 def area_under_curve(points: list[tuple[float, float]], budget: float) -> float:
     """Area under an evaluation curve over env steps up to the budget, divided by it: a mean return.
 

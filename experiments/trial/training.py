@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,13 @@ from experiments.rllib.results import (
     sampled_spans,
 )
 from experiments.rllib.seeding import Role, stream_seeds
+from experiments.trial.counters import Counters
 from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, evaluate
 from experiments.trial.events import Event, event_of, record_of
 from experiments.trial.extension_metrics import ExtensionMetrics
 from experiments.trial.folder import STATE_FILE, TRIAL_FILE
 from experiments.trial.phase_diversity import Spans, mean_phase_diversity
-from experiments.trial.target import TargetWatch, area_under_curve
+from experiments.trial.target import TargetWatch, area_under_curve, score_in_time
 from experiments.trial.usage import pauses
 from experiments.trial.usage.machine import Machine
 from experiments.trial.usage.pauses import unpaused_s
@@ -51,46 +52,6 @@ from experiments.trial.usage.time_use import TimeUse
 logger = logging.getLogger(__name__)
 
 _MUST_BE_FINITE = ("learner/loss", "learner/policy_loss", "learner/value_loss", "learner/grad_norm")
-
-
-@dataclass
-class Counters:
-    """Counts of a trial so far: saved with each of its checkpoints.
-
-    Attributes:
-        grid_env_steps: The last report.
-        env_steps: Env steps sampled.
-        iterations: Training iterations of RLlib.
-        updates: Gradient steps.
-        trained: Steps that the learner consumed.
-        train_s: Training seconds.
-        start_s: Seconds until it was built, its runners started, by the process that began it.
-        wall_s: Seconds, all but pauses included, of the processes before this one.
-        paused_s: Seconds of pauses, likewise.
-        warm: `env_steps`, `train_s` and `trained` at the first report: what comes before is warm-up.
-        curve: (env steps, return) of each evaluation.
-        since: As in `TargetWatch`.
-        reached: As in `TargetWatch`.
-        episode_len: Mean env steps of the episodes that ended last; None before any has.
-        kept_in_process: State that code not the suite's had changed in the trial's processes by the last checkpoint
-            (`ProcessState`); None if that was not looked at.
-    """
-
-    grid_env_steps: int = 0
-    env_steps: int = 0
-    iterations: int = 0
-    updates: int = 0
-    trained: float = 0.0
-    train_s: float = 0.0
-    start_s: float = 0.0
-    wall_s: float = 0.0
-    paused_s: float = 0.0
-    warm: tuple[int, float, float] | None = None
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    since: tuple[float, float] | None = None
-    reached: tuple[float, float] | None = None
-    episode_len: float | None = None
-    kept_in_process: list[str] | None = None
 
 
 class TrainingLoop:
@@ -268,6 +229,7 @@ class TrainingLoop:
         metrics = self._evaluation(Role.EVALUATION, self._trial.evaluation.episodes, self._kept).metrics()
         check_finite(metrics, now.env_steps)
         now.curve.append((now.grid_env_steps, metrics[RETURN]))
+        now.at_s.append(now.start_s + now.train_s)
         watch = TargetWatch(self._trial.env.target, now.since, now.reached)
         held = watch.on_evaluation(metrics[RETURN], now.grid_env_steps, now.train_s)
         now.since, now.reached = watch.since, watch.reached
@@ -290,11 +252,17 @@ class TrainingLoop:
             SCORE: float(score.returns.mean()),
             "final/auc": area_under_curve(now.curve, self._trial.budget_env_steps),
             **TargetWatch(self._trial.env.target, now.since, now.reached).metrics(),
+            **self._in_time(float(score.returns.mean())),
             "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
             "final/trained_steps_per_s": (now.trained - warm_trained) / seconds,
             **self._measured.final(),
             **self.seconds(),
         }
+
+    def _in_time(self, score: float) -> dict[str, float]:
+        now, minutes = self.counters, self._trial.objective.minutes
+        end = (now.start_s + now.train_s, score)
+        return {} if minutes is None else score_in_time(now.curve, now.at_s, 60 * minutes, end)
 
     def seconds(self) -> dict[str, float]:
         """The `final/` metrics of how long it took."""

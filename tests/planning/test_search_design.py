@@ -309,12 +309,20 @@ WRONG = {
     ("search=racing", "study.space={algorithm.training.lr:{distribution:uniform,low:1e-4,high:1e-2}}"): (
         "search.proposals=random"
     ),
-    ("search=optuna", "search.objective=[env_steps_to_target]", "env.target=null"): (
+    ("search=optuna", "objective=env_steps_to_target", "env.target=null"): (
         "env=cartpole has no target to reach"
     ),
     ("search=optuna", "search.objective=[loss]"): "search.objective.0='loss'",
-    ("search=optuna", "search.objective=[train_s]"): "hardware.max_concurrent_trials=1",
-    ("search=racing", "search.objective=[score,auc]"): "search.objective",
+    ("search=optuna", "search.objective=[score,train_s]"): "hardware.max_concurrent_trials=1",
+    ("search=optuna", "search.objective=[auc]"): "One aim is the whole study's: objective=auc",
+    ("search=optuna", "search.objective=[score,auc]", "objective=env_steps_to_target"): "give one of them",
+    ("objective=minutes_to_target",): "trials side by side slow each other down. Try hardware.max_concurrent_trials=1",
+    ("objective=minutes_to_target", "env.target=null"): "has no target to reach",
+    ("objective=cost_to_target", "hardware.max_concurrent_trials=1"): "Try hardware.price_per_hour=0.5",
+    ("objective=score_in_minutes",): "Try objective={score_in_minutes:10}",
+    ("objective={score_in_minutes:0}",): "objective.minutes=0",
+    ("objective=speed",): "objective.name='speed'",
+    ("study=runner_scaling", "objective=env_steps_to_target"): "compares env steps/s. Leave it out",
     ("search=racing", "scheduler=asha"): "a race compares trials of the same budget",
     ("search=optuna", "scheduler=pbt"): "changes settings itself",
     ("search=optuna", "repeats=2"): "a search runs each configuration and seed once",

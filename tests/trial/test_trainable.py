@@ -35,7 +35,7 @@ def test_a_report_holds_the_contracts_metrics_and_no_others(plan_of: PlanOf, mak
     remote = {"time/transfer_share", "time/waiting_share"}
     target = {"final/env_steps_to_target", "final/seconds_to_target"}
     if_any = {"system/gpu_percent", "system/stolen_cpu_percent", "system/cpu_pressure_percent"}
-    if_any |= {"throughput/pauses", "final/paused_s", "final/disturbed_share"}
+    if_any |= {"throughput/pauses", "final/paused_s", "final/disturbed_share", "final/score_in_minutes"}
     # absent where the gradient does not stand out from its noise
     assert set(METRICS) - ours <= if_any | target | of_others | remote
     assert all(math.isfinite(last[k]) for k in ours)

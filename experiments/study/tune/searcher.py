@@ -127,6 +127,10 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         if end.status == FINISHED and target is not None:
             values.setdefault(TO_TARGET, float(trial.budget_env_steps))
             values.setdefault("seconds_to_target", values["train_s"])
+        if end.status == FINISHED and reached:  # who is fast must not gain by never reaching it
+            values["minutes_to_target"] = (values.get("start_s", 0.0) + values["seconds_to_target"]) / 60
+            if (price := self._of_study.configuration_of(trial).suite.hardware.price_per_hour) is not None:
+                values["cost_to_target"] = values["minutes_to_target"] / 60 * price
         if end.status == PRUNED:
             values = {"score": last[RETURN]}
         env_steps = max(0, end.env_steps - trial.first_env_steps)
