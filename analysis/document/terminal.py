@@ -33,7 +33,7 @@ _FIRST_TO_GO = ("trained steps/s", "env steps/s", "ever held", "seeds", "worst s
 _MEANING = {
     "score": "score: mean over seeds",
     "ever held": "ever held: seeds that hold the target at some time",
-    "minutes to target": "minutes to target: mean, of training and its start; who never holds it counts with the longest",
+    "minutes to target": "minutes to target: mean, of training and its start; a seed without has the longest",
     "env steps to target": "env steps to target: mean, seeds that never hold it counted with the budget (>=)",
 }
 
