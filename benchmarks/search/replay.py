@@ -101,6 +101,7 @@ def frame(rows: list[tuple[str, int, dict[str, Any]]]) -> pd.DataFrame:
         "status": "finished",
         "exploratory": False,
         "phase": "fixed",
+        **dict.fromkeys(("run_id", "cpu", "gpu"), ""),
         "trained_steps_per_s": np.nan,
         "wall_s": np.nan,
     }

@@ -1,0 +1,107 @@
+"""Minutes to target as a product of what is learned and what is measured."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.stats.goodput import Learned, Measured, soonest
+
+RATES, BATCHES = (3e-4, 1e-3, 3e-3), (512.0, 2048.0)
+LAYOUTS = {"0x16": (16, 20e-6), "2x8": (16, 8e-6), "2x16": (32, 6e-6)}
+"""Layout to its environments and the seconds of an env step."""
+ITERATION_S = 5e-3
+
+
+def env_steps(lr: float, batch: float, envs: int) -> float:
+    """Fewest at 1e-3 and the small batch; a fifth more for twice the environments."""
+    return float(20_000 * 4 ** abs(np.log10(lr / 1e-3)) * (batch / 512) ** 0.3 * (envs / 16) ** 0.26)
+
+
+def trials(rng: np.random.Generator, num_seeds: int = 5) -> pd.DataFrame:
+    cells = [*((*cell, 16) for cell in product(RATES, BATCHES)), (1e-3, 512.0, 32), (3e-3, 2048.0, 32)]
+    rows = [
+        {"lr": lr, "batch": batch, "envs": envs, "env_steps": env_steps(lr, batch, envs) * rng.lognormal(-0.02, 0.2)}
+        for lr, batch, envs in cells
+        for _ in range(num_seeds)
+    ]
+    return pd.DataFrame(rows)
+
+
+def rounds(rng: np.random.Generator, num: int = 3) -> pd.DataFrame:
+    measured = [(name, 2048.0) for name in LAYOUTS] + [("0x16", 512.0)]
+    rows = [
+        {"layout": name, "batch": batch, "start_s": 1.0 if name.startswith("2") else 0.0, "env_steps_per_s": speed}
+        for name, batch in measured
+        for speed in rng.lognormal(0, 0.02, num) / (LAYOUTS[name][1] + ITERATION_S / batch)
+    ]
+    return pd.DataFrame(rows)
+
+
+def candidates() -> pd.DataFrame:
+    rows = [
+        {"lr": lr, "batch": batch, "envs": envs, "layout": name}
+        for lr, batch, (name, (envs, _)) in product(RATES, BATCHES, LAYOUTS.items())
+    ]
+    return pd.DataFrame(rows)
+
+
+def minutes(row: pd.Series) -> float:
+    start = 1.0 if str(row["layout"]).startswith("2") else 0.0
+    seconds = LAYOUTS[row["layout"]][1] + ITERATION_S / row["batch"]
+    return (start + env_steps(row["lr"], row["batch"], row["envs"]) * seconds) / 60
+
+
+def test_what_is_soonest_is_found_and_neither_the_fewest_env_steps_nor_the_fastest_sampler() -> None:
+    rng = np.random.default_rng(0)
+    found = soonest(candidates(), trials(rng), rounds(rng), rng)
+    truth = candidates().apply(minutes, axis=1)
+    best = candidates().loc[truth.idxmin()]
+    assert found.iloc[0].minutes == pytest.approx(truth.min(), rel=0.15)
+    chosen = found.iloc[0]
+    assert minutes(chosen) / truth.min() - 1 < 0.05
+    assert (best["batch"], best["layout"]) == (2048.0, "2x8")  # fewest env steps: 512; the fastest sampler: 2x16
+    assert found["p_best"].sum() == pytest.approx(1.0)
+    assert found["regret"].is_monotonic_increasing
+    assert found.iloc[0].is_near and not found.iloc[-1].is_near
+
+
+def test_the_intervals_hold_the_truth() -> None:
+    held = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        found = soonest(candidates(), trials(rng), rounds(rng), rng)
+        truth = found.apply(minutes, axis=1)
+        held.append(float(((found["minutes_low"] <= truth) & (truth <= found["minutes_high"])).mean()))
+    assert 0.85 <= np.mean(held) <= 0.99
+
+
+def test_a_batch_that_was_not_measured_shares_out_what_an_iteration_takes() -> None:
+    rng = np.random.default_rng(0)
+    speeds = np.exp(Measured.of(rounds(rng)).draws(["2x8", "2x8"], np.array([512.0, 2048.0]), rng)).mean(axis=0)
+    assert speeds[0] == pytest.approx(1 / (8e-6 + ITERATION_S / 512), rel=0.05)
+    assert speeds[1] == pytest.approx(1 / (8e-6 + ITERATION_S / 2048), rel=0.05)
+
+
+def test_env_steps_with_other_environments_follow_what_two_cells_show() -> None:
+    rng = np.random.default_rng(1)
+    at = np.log10(np.array([[3e-4, 512.0, 16.0], [3e-4, 512.0, 32.0]]))
+    draws = np.exp(Learned.of(trials(rng, num_seeds=20)).draws(at, rng))
+    assert np.median(draws[:, 1] / draws[:, 0]) == pytest.approx(2**0.26, rel=0.1)
+
+
+def test_without_a_second_number_of_environments_it_may_be_anything_near() -> None:
+    rng = np.random.default_rng(1)
+    alone = trials(rng).query("envs == 16")
+    at = np.log10(np.array([[1e-3, 512.0, 16.0], [1e-3, 512.0, 64.0]]))
+    known, unknown = np.log(np.exp(Learned.of(alone).draws(at, rng))).std(axis=0)
+    assert unknown > 1.5 * known
+
+
+def test_a_single_seed_and_a_single_round_have_wide_intervals_and_no_error() -> None:
+    rng = np.random.default_rng(2)
+    one = soonest(candidates(), trials(rng, num_seeds=1), rounds(rng, num=1), rng)
+    many = soonest(candidates(), trials(rng, num_seeds=10), rounds(rng, num=3), rng)
+    width = [float(np.log(f["minutes_high"] / f["minutes_low"]).median()) for f in (one, many)]
+    assert width[0] > width[1]
