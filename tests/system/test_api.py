@@ -302,6 +302,7 @@ def test_whoever_checks_types_sees_them(tmp_path: Path) -> None:
     assert 'Argument 1 to "load_policy" has incompatible type "int"' in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_instance")
 def test_an_interrupted_study_raises_and_is_resumed(tmp_path: Path) -> None:

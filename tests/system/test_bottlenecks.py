@@ -2,7 +2,8 @@
 the diagnosis has to call every one by its name.
 """
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,21 +117,24 @@ def wide_ray(no_ray_afterwards: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def measured(wide_ray: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
-    """Every study, once."""
-    found = {}
-    for name, changes in STUDIES.items():
-        overrides = ["study=runner_scaling", "env=synthetic", f"hardware.num_cpus={LOGICAL_CPUS}", *QUICK, *changes]
-        study = Study(plan_for(*overrides, cluster=Cluster((Node(LOGICAL_CPUS, 0),))), tmp_path_factory.mktemp(name))
+def measured(wide_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Measured]:
+    """The study of a name, which runs once."""
+
+    @functools.cache
+    def measure(name: str) -> Measured:
+        settings = ["study=runner_scaling", "env=synthetic", f"hardware.num_cpus={LOGICAL_CPUS}", *QUICK]
+        plan = plan_for(*settings, *STUDIES[name], cluster=Cluster((Node(LOGICAL_CPUS, 0),)))
+        study = Study(plan, tmp_path_factory.mktemp(name))
         loaded = load_study(tracking_uri=f"sqlite:///{study.out / 'mlflow.db'}")
         own = loaded.curves[~loaded.curves["metric"].str.startswith("system/")]
-        found[name] = Measured(
+        return Measured(
             study,
             of_study(loaded.runs, loaded.curves, loaded.facts),
             of_study(loaded.runs, own, loaded.facts),
             loaded.curves,
         )
-    return found
+
+    return measure
 
 
 def row_of(table: pd.DataFrame, label: str) -> Mapping[str, Any]:
@@ -138,12 +142,15 @@ def row_of(table: pd.DataFrame, label: str) -> Mapping[str, Any]:
     return row
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_holds_a_trial_up_is_called_by_its_name(name: str, measured: dict[str, Measured]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.nightly) if case.study == "crowd" else name for name, case in CASES.items()],
+)
+def test_what_holds_a_trial_up_is_called_by_its_name(name: str, measured: Callable[[str], Measured]) -> None:
     case = CASES[name]
     if case.bottleneck == STARVED and (psutil.cpu_count() or 1) > MOST_STARVING_CPUS:
         pytest.skip(f"8 runners are not too many for {psutil.cpu_count()} cores")
-    of = measured[case.study]
+    of = measured(case.study)
     (label,) = (c.label for c in of.study.plan.configurations if c.point == case.point)
     assert of.study.ended(label).status == "finished"
     found = row_of(of.found, label)
