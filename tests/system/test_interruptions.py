@@ -37,8 +37,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 EVERYTHING, RAYLET, GCS = "all of Ray's processes", "the raylet", "the control store"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("lost", [pytest.param(lost, marks=pytest.mark.nightly) for lost in (EVERYTHING, RAYLET, GCS)])
+@pytest.mark.parametrize("lost", [EVERYTHING, RAYLET, GCS])
 def test_a_driver_that_loses_ray_ends_in_a_minute_says_how_to_go_on_and_resumes(
     lost: str, tmp_path: Path, reference: Path
 ) -> None:
