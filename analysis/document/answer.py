@@ -12,6 +12,7 @@ from analysis.evidence import MEASURES, OF_OBJECTIVES, SPEEDS, TO_COME, Evidence
 from analysis.plots.text import level
 from analysis.questions.confirmation import confirmation_of, rivals_of
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
+from analysis.questions.equivalence import FRACTION_OF_RANGE
 from analysis.questions.labels import FORMS, WORDS, code, fails, listed, named, shares, shown, with_interval
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.interval import CONFIDENCE
@@ -136,12 +137,13 @@ def _answer(own: Evidence, several: bool, confidence: float) -> Answer:
         return Answer(decision, f"{where}No answer: {why}.", "", "")
     row, lacking = summary.loc[decision.chosen], _provisional(own)
     name = code(decision.chosen)
-    first = f"{where}{lacking}{_missed(summary, own.is_measured)}"
+    first = f"{where}{lacking}{_missed(summary, own.is_measured, float(own.runs['score_range_low'].iloc[0]))}"
     alone = len(decision.order) == 1
     result, numbers = f"{_result(decision, row, alone)}.", _numbers(decision, row, alone)
     if alone:
         return Answer(decision, f"{first}{name} is the only configuration: {result}", numbers, "")
-    use = f"{first}{_use(decision, row)} {name}{_rates(own.runs, decision.chosen)}: {result}"
+    word = "The best so far is" if lacking else _use(decision, row)
+    use = f"{first}{word} {name}{_rates(own.runs, decision.chosen)}: {result}"
     if lacking:
         return Answer(decision, use, numbers, "")
     return Answer(decision, f"{use} {_standing(decision, summary)}", numbers, _others(decision, summary, confidence))
@@ -168,12 +170,14 @@ def _provisional(own: Evidence) -> str:
     return f"Provisional, as {configs} and {len(there)} of {plural(len(seeds), 'trial')} have data. "
 
 
-def _missed(summary: pd.DataFrame, measured: bool) -> str:
+def _missed(summary: pd.DataFrame, measured: bool, lowest: float) -> str:
     """Where the target was held by no seed, a sentence that comes before everything else."""
     first = summary.iloc[0]
     if np.isnan(first["target"]) or measured or summary[["num_reached", "num_at_end"]].to_numpy().any():
         return ""
-    return f"No seed of any configuration reaches the target of {first['target']:g}. "
+    learns = f"No seed of any configuration reaches the target of {first['target']:g}"
+    near_lowest = float(summary["score"].max()) - lowest < FRACTION_OF_RANGE * (float(first["target"]) - lowest)
+    return f"{learns}, and none of them learns: all score about as low as possible. " if near_lowest else f"{learns}. "
 
 
 def _use(decision: Decision, row: pd.Series) -> str:
@@ -237,7 +241,12 @@ def _are(configs: Sequence[str], decision: Decision, numbers: pd.DataFrame | Non
     """Configurations and their verb, with their numbers where there are few."""
     words = named(configs)
     if numbers is not None:
-        words = listed([f"{code(c)} ({with_interval(numbers.loc[c], decision.measure)})" for c in configs])
+        words = listed(
+            [
+                f"{code(c)} ({WORDS[decision.measure]} {with_interval(numbers.loc[c], decision.measure)})"
+                for c in configs
+            ]
+        )
     return f"{words} {'is' if len(configs) == 1 else 'are'}"
 
 

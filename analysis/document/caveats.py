@@ -34,7 +34,8 @@ def caveats(evidence: Evidence) -> list[str]:
     found: list[str] = []
     if finished.empty:
         return found
-    fewest = int(finished.groupby("config", observed=True)["seed"].nunique().min())
+    counted = seeds[seeds["status"].isin(["finished", "failed"])]
+    fewest = int(counted.groupby("config", observed=True)["seed"].nunique().min())
     if fewest == 1:
         found.append(
             "A configuration has a single finished seed: it has no interval, and no difference "

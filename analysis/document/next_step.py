@@ -129,7 +129,7 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
         seconds = 2 * float(seeds["wall_s"].sum()) / max(1, asked.at_once)
         what = "To reach the target: other settings, or a longer training. With twice the env steps"
         return NextStep(what, asked.again(f"budget_env_steps={2 * budget}"), seconds)
-    rivals = rivals_of(decision)
+    rivals = rivals_of(decision) if _may_matter(decision) else []
     # one seed has no spread to go by
     fewest, most = (FRESH_SEEDS, FRESH_SEEDS) if decision.num_seeds == 1 else decision.telling_seeds
     matters = f"{100 * decision.matters:g}%" if decision.measure in SPEEDS else f"{decision.matters:,.4g}"
@@ -145,13 +145,21 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
         takes = f"{fewest:,.0f} to {most:,.0f}" if most <= _MOST_TOLD else f"more than {MOST_FRESH_SEEDS}"
         too_many = f"To tell a difference of {matters} from {code(decision.runner_up)} takes {takes} seeds each. "
         told = too_many if rivals and math.isfinite(decision.matters) else ""
-        what = f"{told}To confirm it: {plural(num_seeds, 'fresh seed')}"
+        aim = "To know it better" if len(decision.order) == 1 else "To confirm it"
+        what = f"{told}{aim}: {plural(num_seeds, 'fresh seed')}"
     if num_seeds != FRESH_SEEDS:
         words.append(f"confirm.num_seeds={num_seeds}")
     trials = runs[runs["config"].isin([decision.chosen, *rivals]) & (runs["status"] == "finished")]
     in_all = configurations * num_seeds
     seconds = in_all * float(trials["wall_s"].mean()) / max(1, min(asked.at_once, in_all))
     return NextStep(what, asked.run(*words), seconds)
+
+
+def _may_matter(decision: Decision) -> bool:
+    """False where what is left of a difference to the next best would not matter, whichever it is."""
+    if decision.measure in SPEEDS or not math.isfinite(decision.spread) or not math.isfinite(decision.matters):
+        return True
+    return abs(decision.difference) + 2 * decision.spread / math.sqrt(max(1, decision.num_seeds)) >= decision.matters
 
 
 def _missed(seeds: pd.DataFrame) -> bool:

@@ -97,7 +97,7 @@ def fails(row: Mapping[str, Any]) -> str:
     below = row["failure_below"]
     if not math.isfinite(below):
         return "crash"
-    of_best = " (half of what the best brings)" if math.isnan(row["target"]) and not row["failure_is_given"] else ""
+    of_best = " (half-way down from the best)" if math.isnan(row["target"]) and not row["failure_is_given"] else ""
     return f"end below {below:.4g}{of_best} or crash"
 
 

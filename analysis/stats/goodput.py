@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from scipy.optimize import nnls
 
 from analysis.stats.interval import Array
@@ -33,6 +32,10 @@ _OF_ENVS = 0.3
 """Standard deviation of the exponent of E in the number of environments, before any other number was tried."""
 _PRIOR_SEEDS = 4
 """Seeds that the spread of the other cells counts as."""
+_UNKNOWN_SPREAD = 0.25
+"""Relative variance of env steps over seeds, where no cell has two."""
+_UNKNOWN_NOISE = 0.05
+"""Relative standard deviation of a throughput that was measured once."""
 _LEAST_NOISE = 0.02
 """Relative standard deviation of a measured throughput, at least: rounds of one study agree better than machines do."""
 
@@ -52,23 +55,27 @@ class Learned:
     noise: Array
 
     @classmethod
-    def of(cls, trials: pd.DataFrame) -> "Learned":
+    def of(cls, lr: Array, batch: Array, envs: Array, env_steps: Array) -> "Learned":
         """From trials.
 
         Means of env steps and not of their logarithms: a seed in five that takes ten times as long has to be paid for.
 
         Args:
-            trials: A row a trial: `lr`, `batch`, `envs`, `env_steps` to target, the budget where it was never held.
+            lr: (num_trials,) learning rates.
+            batch: (num_trials,) batches, env steps.
+            envs: (num_trials,) environments of a trial.
+            env_steps: (num_trials,) until the target; the budget where it was never held.
         """
-        cells = trials.groupby(["lr", "batch", "envs"])["env_steps"].agg(["mean", "var", "count"]).reset_index()
-        relative = cells["var"].to_numpy(float) / cells["mean"].to_numpy(float) ** 2
-        free = cells["count"].to_numpy(float) - 1
-        known = free > 0
-        pooled = (relative[known] * free[known]).sum() / free.sum() if known.any() else 0.25
-        spread, _ = moderate(relative, np.where(known, free, 0.0), pooled, min(_PRIOR_SEEDS, max(1.0, free.sum())))
-        noise = np.asarray(spread) / cells["count"].to_numpy(float)
-        place = np.log10(cells[["lr", "batch", "envs"]].to_numpy(float))
-        return cls(place, np.log(cells["mean"].to_numpy(float)), np.maximum(noise, 1e-4))
+        cells, which, count = np.unique(
+            np.log10(np.column_stack([lr, batch, envs])), axis=0, return_inverse=True, return_counts=True
+        )
+        which, free = which.ravel(), count - 1.0
+        mean = np.bincount(which, env_steps) / count
+        squares = np.bincount(which, (env_steps - mean[which]) ** 2) / mean**2
+        relative = np.divide(squares, free, out=np.full(len(free), np.nan), where=free > 0)
+        pooled = squares.sum() / free.sum() if free.any() else _UNKNOWN_SPREAD
+        spread, _ = moderate(relative, free, pooled, min(_PRIOR_SEEDS, max(1.0, free.sum())))
+        return cls(cells, np.log(mean), np.maximum(spread / count, 1e-4))
 
     def draws(self, at: Array, rng: np.random.Generator, num_draws: int = NUM_DRAWS) -> Array:
         """Draws of log E.
@@ -132,19 +139,21 @@ class Measured:
     noise: float
 
     @classmethod
-    def of(cls, rounds: pd.DataFrame) -> "Measured":
+    def of(cls, layouts: Sequence[str], batch: Array, env_steps_per_s: Array) -> "Measured":
         """From rounds.
 
         Args:
-            rounds: A row a round: `layout`, `batch`, `env_steps_per_s`.
+            layouts: (num_rounds,) names.
+            batch: (num_rounds,) env steps.
+            env_steps_per_s: (num_rounds,)
         """
-        layouts = tuple(sorted(rounds["layout"].unique()))
-        log_seconds = -np.log(rounds["env_steps_per_s"].to_numpy(float))
-        within = rounds.assign(log_s=log_seconds).groupby(["layout", "batch"])["log_s"]
-        free = int((within.count() - 1).sum())
-        spread = float(np.sqrt((within.var().fillna(0.0) * (within.count() - 1)).sum() / free)) if free else 0.05
-        index = np.array([layouts.index(name) for name in rounds["layout"]])
-        return cls(layouts, index, rounds["batch"].to_numpy(float), log_seconds, max(_LEAST_NOISE, spread))
+        names = tuple(sorted({*layouts}))
+        index, log_seconds = np.array([names.index(name) for name in layouts]), -np.log(env_steps_per_s)
+        _, which, count = np.unique(np.column_stack([index, batch]), axis=0, return_inverse=True, return_counts=True)
+        which, free = which.ravel(), int((count - 1).sum())
+        apart = log_seconds - (np.bincount(which, log_seconds) / count)[which]
+        spread = float(np.sqrt((apart**2).sum() / free)) if free else _UNKNOWN_NOISE
+        return cls(names, index, np.asarray(batch, dtype=float), log_seconds, max(_LEAST_NOISE, spread))
 
     def draws(
         self, layouts: Sequence[str], batches: Array, rng: np.random.Generator, num_draws: int = NUM_DRAWS
@@ -172,41 +181,72 @@ class Measured:
         return found
 
 
-def soonest(
-    candidates: pd.DataFrame, trials: pd.DataFrame, rounds: pd.DataFrame, rng: np.random.Generator
-) -> pd.DataFrame:
-    """Minutes to target of each candidate, by the product, and how sure it is to be the soonest.
+@dataclass(frozen=True)
+class Candidates:
+    """Configurations to choose from, arrays (num_candidates,).
+
+    Attributes:
+        lr: Learning rates.
+        batch: Env steps.
+        envs: Environments in all.
+        layouts: Names.
+        start_s: Seconds until training begins.
+    """
+
+    lr: Array
+    batch: Array
+    envs: Array
+    layouts: Sequence[str]
+    start_s: Array
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Minutes to target of candidates, arrays (num_candidates,).
+
+    Attributes:
+        minutes: Medians.
+        low: Lower ends of 90% intervals.
+        high: Upper ends.
+        p_best: Probability to be the soonest.
+        regret: By what share each is expected to take longer than the soonest one.
+    """
+
+    minutes: Array
+    low: Array
+    high: Array
+    p_best: Array
+    regret: Array
+
+    @property
+    def order(self) -> npt.NDArray[np.int64]:
+        """Indices, the least regret first."""
+        return np.argsort(self.regret, kind="stable")
+
+    @property
+    def is_near(self) -> npt.NDArray[np.bool_]:
+        """Which are about as soon as the soonest one, within 10% of it; that one at least."""
+        return np.asarray(self.regret <= max(NEAR, float(self.regret.min())))
+
+
+def predicted(candidates: Candidates, learned: Learned, measured: Measured, rng: np.random.Generator) -> Predicted:
+    """Minutes to target by the product, and how sure each candidate is to be the soonest.
 
     Args:
-        candidates: A row a configuration: `lr`, `batch`, `envs`, `layout`.
-        trials: As of `Learned.of`.
-        rounds: As of `Measured.of`; with `start_s`, where it is known.
+        candidates: Of measured layouts.
+        learned: Env steps to target.
+        measured: Throughput.
         rng: For the draws.
-
-    Returns:
-        The candidates, the soonest first, with `minutes`, median, `minutes_low` and `minutes_high`, a 90% interval;
-        `p_best`, the probability to be the soonest; `regret`, by what share it is expected to take longer than the
-        soonest one; `is_near`, whether that is at most 10%.
     """
-    at = np.log10(candidates[["lr", "batch", "envs"]].to_numpy(float))
-    cells, which = np.unique(at, axis=0, return_inverse=True)
-    log_steps = Learned.of(trials).draws(cells, rng)[:, which.ravel()]
-    pairs, of_pair = np.unique(candidates[["layout", "batch"]].astype(str).agg("|".join, axis=1), return_inverse=True)
-    first = [int(np.flatnonzero(of_pair == i)[0]) for i in range(len(pairs))]
-    layouts, batches = candidates["layout"].iloc[first].tolist(), candidates["batch"].to_numpy(float)[first]
-    log_speed = Measured.of(rounds).draws(layouts, batches, rng)[:, of_pair]
-    start = rounds.groupby("layout")["start_s"].mean() if "start_s" in rounds else pd.Series(dtype=float)
-    start_s = candidates["layout"].map(start).fillna(0.0).to_numpy(float)
-    minutes = (start_s + np.exp(log_steps - log_speed)) / 60
+    batch = np.asarray(candidates.batch, dtype=float)
+    at = np.log10(np.column_stack([candidates.lr, batch, candidates.envs]))
+    cells, of_cell = np.unique(at, axis=0, return_inverse=True)
+    log_steps = learned.draws(cells, rng)[:, of_cell.ravel()]
+    pairs = sorted({*zip(candidates.layouts, batch, strict=True)})
+    of_pair = [pairs.index(pair) for pair in zip(candidates.layouts, batch, strict=True)]
+    layouts, batches = [layout for layout, _ in pairs], np.array([each for _, each in pairs])
+    log_speed = measured.draws(layouts, batches, rng)[:, of_pair]
+    minutes = (candidates.start_s + np.exp(log_steps - log_speed)) / 60
     best = minutes.min(axis=1, keepdims=True)
     low, median, high = np.quantile(minutes, [(1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2], axis=0)
-    regret = (minutes / best - 1).mean(axis=0)
-    found = candidates.assign(
-        minutes=median,
-        minutes_low=low,
-        minutes_high=high,
-        p_best=(minutes == best).mean(axis=0),
-        regret=regret,
-        is_near=regret <= max(NEAR, float(regret.min())),
-    )
-    return found.sort_values("regret", kind="stable", ignore_index=True)
+    return Predicted(median, low, high, (minutes == best).mean(axis=0), (minutes / best - 1).mean(axis=0))

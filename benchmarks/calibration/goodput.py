@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.evidence import counted
 from analysis.questions.convergence import by_seed
 from analysis.questions.decision import decide
-from analysis.stats.goodput import soonest
+from analysis.stats.goodput import Candidates, Learned, Measured, predicted
 from analysis.stats.interval import Array
 from benchmarks.search.replay import BATCH, LR, Grid
 from benchmarks.support.harness import Report, Table
@@ -131,9 +131,16 @@ def by_product(study: _Study, num_seeds: int, rng: np.random.Generator) -> tuple
             layout = f"{runners}x{envs}"
             rounds += [{"layout": layout, "batch": batch, "env_steps_per_s": x, "start_s": start} for x in speed]
             seconds += ROUNDS * (3.0 + start)
-    candidates = study.truth[["lr", "batch", "envs", "layout"]].assign(row=study.truth.index)
-    found = soonest(candidates, pd.DataFrame(trials), pd.DataFrame(rounds), rng)
-    return int(found["row"].iloc[0]), seconds / 60
+    learning, speeds, truth = pd.DataFrame(trials), pd.DataFrame(rounds), study.truth
+    start_s = truth["layout"].map(speeds.groupby("layout")["start_s"].first()).to_numpy(float)
+    lr, batch, envs = (truth[name].to_numpy(float) for name in ("lr", "batch", "envs"))
+    found = predicted(
+        Candidates(lr, batch, envs, truth["layout"].tolist(), start_s),
+        Learned.of(*(learning[name].to_numpy(float) for name in ("lr", "batch", "envs", "env_steps"))),
+        Measured.of(speeds["layout"].tolist(), speeds["batch"].to_numpy(float), speeds["env_steps_per_s"].to_numpy()),
+        rng,
+    )
+    return int(truth.index[found.order[0]]), seconds / 60
 
 
 def by_trainings(study: _Study, num_seeds: int, rng: np.random.Generator) -> tuple[int, int, float]:

@@ -157,7 +157,7 @@ def test_a_study_that_is_not_whole_says_so_first_and_claims_nothing(status: str)
     (answer,) = answers(Evidence(runs))
     assert answer.headline == (
         "Provisional, as 2 of 3 configurations and 5 of 9 trials have data. "
-        "Use `a`: 3 of 3 seeds end at 475 or above, after 50,000 env steps."
+        "The best so far is `a`: 3 of 3 seeds end at 475 or above, after 50,000 env steps."
     )
     assert "significant" not in answer.markdown() and "confidence" not in answer.markdown()
 
@@ -264,5 +264,6 @@ def test_on_several_kinds_of_machine_seconds_choose_nothing() -> None:
 def test_where_nobody_reaches_the_target_that_is_said_first_and_every_seed_fails() -> None:
     runs = make_runs({"a": [9.3, 9.4, 9.2], "b": [9.3, 9.2, 9.4]})
     (answer,) = answers(Evidence(runs))
-    assert answer.headline.startswith("No seed of any configuration reaches the target of 475. The best is ")
+    said = "No seed of any configuration reaches the target of 475, and none of them learns: "
+    assert answer.headline.startswith(f"{said}all score about as low as possible. The best is ")
     assert "3 of 3 seeds end below 475 or crash: 100%" in answer.because

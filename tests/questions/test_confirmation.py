@@ -67,7 +67,7 @@ def test_what_is_significantly_better_on_the_same_seeds_refutes_it() -> None:
     better = confirmed({"a": [400.0, 405.0, 395.0, 400.0], "b": [470.0, 476.0, 466.0, 471.0]}, claim)
     assert not better.confirmed
     assert better.others["b"].high < 0
-    assert sentence(better).endswith(" Use `b` instead.")
+    assert sentence(better).endswith(" Use `b` instead, score 470.8.")
     level = confirmed({"a": [400.0, 405.0, 395.0, 400.0], "b": [405.0, 399.0, 396.0, 401.0]}, claim)
     assert level.confirmed
     assert level.others["b"].low < 0 < level.others["b"].high

@@ -102,8 +102,8 @@ def test_where_env_steps_decide_nothing_is_called_practically_the_same() -> None
 def test_the_answer_says_what_is_the_same_what_is_open_and_what_the_set_promises() -> None:
     (answer,) = answers(Evidence(study()))
     assert answer.headline.endswith(
-        " `best` (400.0 [390.0, 409.3]) is practically the same, within 10. `varies` (396.0 [382.5, 408.3]) is not "
-        "significantly different."
+        " `best` (score 400.0 [390.0, 409.3]) is practically the same, within 10. "
+        "`varies` (score 396.0 [382.5, 408.3]) is not significantly different."
     )
     assert answer.certainty.startswith(
         "This one, because among those practically the same it is the cheapest in training seconds. "

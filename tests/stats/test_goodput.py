@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.stats.goodput import Learned, Measured, soonest
+from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, predicted
 
 RATES, BATCHES = (3e-4, 1e-3, 3e-3), (512.0, 2048.0)
 LAYOUTS = {"0x16": (16, 20e-6), "2x8": (16, 8e-6), "2x16": (32, 7e-6)}
@@ -47,6 +47,23 @@ def candidates() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def learned(frame: pd.DataFrame) -> Learned:
+    return Learned.of(*(frame[name].to_numpy(float) for name in ("lr", "batch", "envs", "env_steps")))
+
+
+def measured(frame: pd.DataFrame) -> Measured:
+    return Measured.of(frame["layout"].tolist(), frame["batch"].to_numpy(float), frame["env_steps_per_s"].to_numpy())
+
+
+def of(trials: pd.DataFrame, rounds: pd.DataFrame, rng: np.random.Generator) -> Predicted:
+    rows = candidates()
+    start = rows["layout"].map(rounds.groupby("layout")["start_s"].first()).to_numpy(float)
+    lr, batch, envs = (rows[name].to_numpy(float) for name in ("lr", "batch", "envs"))
+    return predicted(
+        Candidates(lr, batch, envs, rows["layout"].tolist(), start), learned(trials), measured(rounds), rng
+    )
+
+
 def minutes(row: pd.Series) -> float:
     start = 1.0 if str(row["layout"]).startswith("2") else 0.0
     seconds = LAYOUTS[row["layout"]][1] + ITERATION_S / row["batch"]
@@ -55,31 +72,29 @@ def minutes(row: pd.Series) -> float:
 
 def test_what_is_soonest_is_found_and_neither_the_fewest_env_steps_nor_the_fastest_sampler() -> None:
     rng = np.random.default_rng(0)
-    found = soonest(candidates(), trials(rng), rounds(rng), rng)
-    truth = candidates().apply(minutes, axis=1)
-    best = candidates().loc[truth.idxmin()]
-    assert found.iloc[0].minutes == pytest.approx(truth.min(), rel=0.25)
-    chosen = found.iloc[0]
-    assert minutes(chosen) / truth.min() - 1 < 0.12
+    found = of(trials(rng), rounds(rng), rng)
+    truth = candidates().apply(minutes, axis=1).to_numpy()
+    best = candidates().loc[truth.argmin()]
     assert (best["batch"], best["layout"]) == (2048.0, "2x8")  # fewest env steps: 512; the fastest sampler: 2x16
-    assert found["p_best"].sum() == pytest.approx(1.0)
-    assert found["regret"].is_monotonic_increasing
-    assert found.iloc[0].is_near and not found.iloc[-1].is_near
+    first = found.order[0]
+    assert truth[first] / truth.min() - 1 < 0.12
+    assert found.minutes[first] == pytest.approx(truth.min(), rel=0.25)
+    assert found.p_best.sum() == pytest.approx(1.0)
+    assert found.is_near[first] and not found.is_near[found.order[-1]]
 
 
 def test_the_intervals_hold_the_truth() -> None:
-    held = []
+    held, truth = [], candidates().apply(minutes, axis=1).to_numpy()
     for seed in range(30):
         rng = np.random.default_rng(seed)
-        found = soonest(candidates(), trials(rng), rounds(rng), rng)
-        truth = found.apply(minutes, axis=1)
-        held.append(float(((found["minutes_low"] <= truth) & (truth <= found["minutes_high"])).mean()))
+        found = of(trials(rng), rounds(rng), rng)
+        held.append(float(((found.low <= truth) & (truth <= found.high)).mean()))
     assert 0.85 <= np.mean(held) <= 0.99
 
 
 def test_a_batch_that_was_not_measured_shares_out_what_an_iteration_takes() -> None:
     rng = np.random.default_rng(0)
-    speeds = np.exp(Measured.of(rounds(rng)).draws(["2x8", "2x8"], np.array([512.0, 2048.0]), rng)).mean(axis=0)
+    speeds = np.exp(measured(rounds(rng)).draws(["2x8", "2x8"], np.array([512.0, 2048.0]), rng)).mean(axis=0)
     assert speeds[0] == pytest.approx(1 / (8e-6 + ITERATION_S / 512), rel=0.05)
     assert speeds[1] == pytest.approx(1 / (8e-6 + ITERATION_S / 2048), rel=0.05)
 
@@ -87,7 +102,7 @@ def test_a_batch_that_was_not_measured_shares_out_what_an_iteration_takes() -> N
 def test_env_steps_with_other_environments_follow_what_two_cells_show() -> None:
     rng = np.random.default_rng(1)
     at = np.log10(np.array([[3e-4, 512.0, 16.0], [3e-4, 512.0, 32.0]]))
-    draws = np.exp(Learned.of(trials(rng, num_seeds=20)).draws(at, rng))
+    draws = np.exp(learned(trials(rng, num_seeds=20)).draws(at, rng))
     assert np.median(draws[:, 1] / draws[:, 0]) == pytest.approx(2**0.26, rel=0.1)
 
 
@@ -95,13 +110,11 @@ def test_without_a_second_number_of_environments_it_may_be_anything_near() -> No
     rng = np.random.default_rng(1)
     alone = trials(rng).query("envs == 16")
     at = np.log10(np.array([[1e-3, 512.0, 16.0], [1e-3, 512.0, 64.0]]))
-    known, unknown = np.log(np.exp(Learned.of(alone).draws(at, rng))).std(axis=0)
+    known, unknown = np.log(np.exp(learned(alone).draws(at, rng))).std(axis=0)
     assert unknown > 1.5 * known
 
 
 def test_a_single_seed_and_a_single_round_have_wide_intervals_and_no_error() -> None:
     rng = np.random.default_rng(2)
-    one = soonest(candidates(), trials(rng, num_seeds=1), rounds(rng, num=1), rng)
-    many = soonest(candidates(), trials(rng, num_seeds=10), rounds(rng, num=3), rng)
-    width = [float(np.log(f["minutes_high"] / f["minutes_low"]).median()) for f in (one, many)]
-    assert width[0] > width[1]
+    one, many = of(trials(rng, num_seeds=1), rounds(rng, num=1), rng), of(trials(rng, num_seeds=10), rounds(rng), rng)
+    assert np.median(np.log(one.high / one.low)) > np.median(np.log(many.high / many.low))

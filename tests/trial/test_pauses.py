@@ -106,7 +106,7 @@ def test_a_throughput_is_measured_without_a_pause(
     trial = MeasuredTrial({**with_folder(config, tmp_path), MEASURE_SYSTEM: False})
     try:
         trial._start()
-        during_its_next_iteration(trial, stand_still, after=8)
+        during_its_next_iteration(trial, stand_still, after=4)
         reports = run(trial)
     finally:
         trial.cleanup()
