@@ -140,11 +140,10 @@ def by_product(study: _Study, num_seeds: int, rng: np.random.Generator) -> tuple
     start_s = truth["layout"].map(speeds.groupby("layout")["start_s"].first()).to_numpy(float)
     lr, batch_of, envs_of = (truth[name].to_numpy(float) for name in ("lr", "batch", "envs"))
     candidates = Candidates(lr, batch_of, envs_of, truth["layout"].tolist(), start_s)
-    speed = Measured.of(
-        speeds["layout"].tolist(), speeds["batch"].to_numpy(float), speeds["env_steps_per_s"].to_numpy()
-    )
+    per_s = speeds["env_steps_per_s"].to_numpy(float)
+    measured = Measured.of(speeds["layout"].tolist(), speeds["batch"].to_numpy(float), per_s)
 
-    def order() -> Array:
+    def order() -> list[int]:
         learning = pd.DataFrame(trials)
         learned = Learned.of(*(learning[name].to_numpy(float) for name in ("lr", "batch", "envs", "env_steps")))
         return [int(truth.index[i]) for i in predicted(candidates, learned, measured, rng).order]
@@ -219,8 +218,8 @@ def measure(quick: bool) -> Report:
             f"{len(LAYOUTS)} layouts, whose env steps to target are those of real seeds of PPO."
         ),
         verdict=(
-            f"Chosen by the product and fresh seeds of the best, with {max(SEEDS)} seeds, a configuration takes at most "
-            f"{100 * worst:.0f}% longer than the soonest one on average; the target is 5%."
+            f"Chosen by the product and fresh seeds of the best, with {max(SEEDS)} seeds, a configuration takes at "
+            f"most {100 * worst:.0f}% longer than the soonest one on average; the target is 5%."
         ),
         tables=(
             Table(
@@ -228,8 +227,8 @@ def measure(quick: bool) -> Report:
                 (
                     "env steps of",
                     "seeds",
-                    "score, then env steps",
-                    "mean seconds",
+                    "score, env steps",
+                    "seconds",
                     "product",
                     "and fresh seeds",
                     "measured",
