@@ -40,7 +40,7 @@ def test_it_ends_in_one_sentence_and_asks_for_nothing_more(confirmed: tuple[Path
     assert "\nnext" not in said
     later, earlier = executions(None, uri(out))[1:]
     assert later.answers[0].startswith(("Confirmed on 2 fresh seeds: ", "Not confirmed on 2 fresh seeds: "))
-    assert " Use gamma=" in earlier.answers[0]
+    assert " The best is gamma=" in earlier.answers[0]
 
 
 def test_its_trials_are_those_of_the_study_on_fresh_seeds(confirmed: tuple[Path, str]) -> None:
