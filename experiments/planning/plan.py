@@ -45,7 +45,7 @@ class Plan:
         configurations: Configurations that are run, in order; of a search those that may be, as far as known.
         cluster: The machines that the study runs on.
         concurrency: Trials side by side.
-        left_out: Points of the space that the environment does not have, a clause each.
+        left_out: Points of the space that the environment does not have, or that are another one, a clause each.
         search: How the study chooses its trials as it goes; None if they are all known.
         command: The command line that runs the study; "": the one that started this process.
         notes: Remarks on its environments, a line each.
@@ -221,7 +221,8 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster, peaks: Pa
         # and with it what lasts as long: schedules
         resolver = replace(resolver, composed=composed_with(budget_env_steps=f"{budget}"))
         wanted = [resolver.parsed(parsed.point) for parsed in wanted]
-    resolver, resolved = _resolved(suite, resolver, wanted, base)
+    resolver, resolved, same = _resolved(suite, resolver, wanted, base)
+    left_out += tuple(same)
     configurations = tuple(Configuration.of(point, cluster) for point in resolved)
     notes, memory = rehearse_each([(c.suite.env, takes_any_action(c.trial(0))) for c in configurations])
     configurations = with_memory(configurations, memory, cluster, peaks if base is None else None)
@@ -253,9 +254,9 @@ def with_auto(plan: Plan, compose: Compose) -> Plan | None:
 
 def _resolved(
     suite: SuiteConfig, resolver: Resolver, wanted: Sequence[ResolvedPoint], base: Point | None
-) -> tuple[Resolver, list[ResolvedPoint]]:
+) -> tuple[Resolver, list[ResolvedPoint], list[str]]:
     """The resolver with the study's report grid, and on it the points that are wanted and the base,
-    each configuration once.
+    each configuration once; and which are another one, a clause each.
 
     Where a space has distributions, its corners are checked as well: if they are valid, so is what lies between.
     """
@@ -273,9 +274,10 @@ def _resolved(
     for point in ready[first_extreme:]:
         trial = point.trial(suite.seeds[0])
         networks_of(trial, build_algorithm_config(trial))
-    found = distinct(ready[: len(own)])
+    found, same = distinct(ready[: len(own)])
     ids = {point.config_id for point in found}
-    return resolver, [*found, *(point for point in ready[len(own) : first_extreme] if point.config_id not in ids)]
+    found += [point for point in ready[len(own) : first_extreme] if point.config_id not in ids]
+    return resolver, found, same
 
 
 def _check_number(num_points: int, suite: SuiteConfig) -> None:

@@ -109,30 +109,32 @@ def check_first(suite: SuiteConfig, compose: Compose) -> None:
     checked_algorithm(algorithm, rules_of(algorithm))
 
 
-def distinct(resolved: Iterable[ResolvedPoint]) -> list[ResolvedPoint]:
-    """The points of a study that are different configurations.
+def distinct(resolved: Iterable[ResolvedPoint]) -> tuple[list[ResolvedPoint], list[str]]:
+    """The points of a study that are different configurations; of those that come out as one, a number of runners that
+    is left to the suite and the one that it chooses, say, the one that says most.
+
+    Returns:
+        The points, and of those left out which they are, a clause each.
 
     Raises:
-        ConfigurationError: Two points come out as one configuration, or read the same.
+        ConfigurationError: Two configurations read the same.
     """
     found: dict[str, ResolvedPoint] = {}
+    same: list[str] = []
     for new in resolved:
-        config_id = new.config_id
-        if twin := found.get(config_id):
-            # at their base batch, all rules are one configuration
-            if (twin.label, twin.rules) == (new.label, new.rules):
-                continue
-            raise ConfigurationError(
-                f"study.space: {new.label!r} and {twin.label!r} come out as the same configuration."
-            )
-        found[config_id] = new
+        twin = found.setdefault(new.config_id, new)
+        if twin.label == new.label:  # at their base batch, all rules are one configuration
+            continue
+        kept, other = (new, twin) if None in twin.point.values() else (twin, new)
+        found[new.config_id] = kept
+        same.append(f"{other.label}, which is {kept.label} here")
     labels = [point.label for point in found.values()]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise ConfigurationError(
             f"study.space: two configurations read {twice!r} when their values are rounded for display."
         )
-    return list(found.values())
+    return list(found.values()), same
 
 
 def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:

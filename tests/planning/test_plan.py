@@ -499,6 +499,12 @@ def test_a_trial_has_ten_reports_at_least_where_its_batch_allows_it(
     assert bool(few) == (min(c.suite.budget_env_steps for c in plan.configurations) // grid < 10)
 
 
+def test_settings_that_come_out_the_same_are_one_configuration(plan_of: PlanOf) -> None:
+    plan = plan_of("study.space={hardware.num_env_runners:[null,0,1]}")
+    assert [c.label for c in plan.configurations] == ["runners=0", "runners=1"]
+    assert "left out    runners=None, which is runners=0 here" in terminal.plan_lines(plan)
+
+
 def test_few_reports_are_said_with_what_makes_more(plan_of: PlanOf) -> None:
     said = [line for line in terminal.plan_lines(plan_of(SINGLE, "report_every_env_steps=20000")) if "few to" in line]
     assert said == ["reports     3 reports of a trial, few to choose by: report_every_env_steps=6000 makes 10"]
