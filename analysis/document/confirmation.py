@@ -93,12 +93,8 @@ def _against(other: str, difference: Interval, measure: str) -> str:
     by = _by(difference, measure)
     if is_better(difference, measure):
         return f"better than {code(other)} ({by})"
-    apart = difference.low > _same(measure) or difference.high < _same(measure)
-    return f"{'worse than' if apart else 'not significantly different from'} {code(other)} ({by})"
-
-
-def _same(measure: str) -> float:
-    return 1.0 if measure in SPEEDS else 0.0
+    worse = is_worse(difference, measure)
+    return f"{'worse than' if worse else 'not significantly different from'} {code(other)} ({by})"
 
 
 def _by(difference: Interval, measure: str) -> str:

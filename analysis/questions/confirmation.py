@@ -99,14 +99,17 @@ def _difference(values: pd.DataFrame, claim: Claim, other: str, comparisons: int
 
 def is_worse(difference: Interval, measure: str) -> bool:
     """True where a difference is significantly to the bad."""
-    same = 1.0 if measure in SPEEDS else 0.0
-    return difference.low > same if measure in SMALLER_IS_BETTER else difference.high < same
+    return difference.low > _same(measure) if measure in SMALLER_IS_BETTER else difference.high < _same(measure)
 
 
 def is_better(difference: Interval, measure: str) -> bool:
     """True where a difference is significantly to the good."""
-    same = 1.0 if measure in SPEEDS else 0.0
-    return difference.high < same if measure in SMALLER_IS_BETTER else difference.low > same
+    return difference.high < _same(measure) if measure in SMALLER_IS_BETTER else difference.low > _same(measure)
+
+
+def _same(measure: str) -> float:
+    """What a difference is where two are alike: a ratio of speeds 1, a difference of anything else 0."""
+    return 1.0 if measure in SPEEDS else 0.0
 
 
 def beside_of(evidence: Evidence, base: str, asked: Sequence[str]) -> list[str]:

@@ -229,9 +229,8 @@ def _by_speed(evidence: Evidence) -> Decision:
     leading = [c for c in order if c in among]
     close, counts = near(leading, logs, smallest=False), processes(finished)
     fewest = [c for c in close if counts[c] == min(counts[c] for c in close)]
-    claim = evidence.claims.get(env)
-    stands = claim is not None and claim.config in leading  # as long as none is faster
-    chosen = claim.config if claim is not None and stands else next(c for c in order if c in fewest)
+    stands = _standing(evidence, env, leading)
+    chosen = stands or next(c for c in order if c in fewest)
     order, leading = first(chosen, order), first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
     _, spread, df, common = compare(logs, chosen, runner_up, 1.0)
@@ -263,6 +262,12 @@ def _by_speed(evidence: Evidence) -> Decision:
     )
 
 
+def _standing(evidence: Evidence, env: str, leading: list[str]) -> str | None:
+    """What another study recommends, where these runs are to confirm that: it stands as long as none is better."""
+    claim = evidence.claims.get(env)
+    return claim.config if claim is not None and claim.config in leading else None
+
+
 def objective_of(runs: pd.DataFrame) -> str:
     """What decides in a study, a column: `score`, unless it was given another objective."""
     return str(runs["objective"].iloc[0]) if "objective" in runs and len(runs) else "score"
@@ -284,8 +289,8 @@ def _by_objective(evidence: Evidence, objective: str) -> Decision:
     for name, step in (("crashes", crash_least), ("reliability", surest)):
         if len(kept := step(sure, table)) < len(sure):
             sure, by = kept, name
-    claim = evidence.claims.get(env)
-    chosen = claim.config if claim is not None and claim.config in leading else sure[0]
+    stands = _standing(evidence, env, leading)
+    chosen = stands or sure[0]
     order, leading = first(chosen, order), first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
     difference, spread, df, common = compare(values, chosen, runner_up, sign)
@@ -299,7 +304,7 @@ def _by_objective(evidence: Evidence, objective: str) -> Decision:
         order=tuple(order),
         leaders=tuple(leading),
         chosen=chosen,
-        chosen_by="claim" if claim is not None and chosen == claim.config else by,
+        chosen_by="claim" if stands else by,
         runner_up=runner_up,
         difference=difference,
         spread=spread,
@@ -343,9 +348,8 @@ def _by_score(evidence: Evidence) -> Decision:
     chosen, chosen_by = choose(leading, same, values, saturated, finished, table)
     if (better := undominated(chosen, leading, table)) != chosen:
         chosen, chosen_by = better, "columns"
-    claim = evidence.claims.get(env)
-    if claim is not None and claim.config in leading:  # a recommendation stands as long as none is better
-        chosen, chosen_by = claim.config, "claim"
+    if stands := _standing(evidence, env, leading):
+        chosen, chosen_by = stands, "claim"
     order, leading = first(chosen, order), first(chosen, leading)
     alone = single(scores, order)
     rivals = [c for c in order if c != chosen]

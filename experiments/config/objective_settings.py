@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from experiments.config.schema import SuiteConfig
 
 SCORE, IN_MINUTES, COST = "score", "score_in_minutes", "cost_to_target"
-TO_TARGET = ("env_steps_to_target", "minutes_to_target", COST)
-CLOCK = ("minutes_to_target", COST, IN_MINUTES)
-"""Objectives that go by the clock: trials side by side slow each other down."""
+_TO_TARGET = ("env_steps_to_target", "minutes_to_target", COST, "seconds_to_target")
+_CLOCK = ("minutes_to_target", COST, IN_MINUTES, "seconds_to_target", "train_s", "env_steps_per_s")
+"""Objectives and aims of a search that go by the clock: trials side by side slow each other down."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -64,18 +64,32 @@ def check_objective(suite: "SuiteConfig") -> None:
         raise ConfigurationError(
             f"objective={name}: a study of throughput learns nothing, and compares env steps/s. Leave it out."
         )
-    if name in TO_TARGET and suite.env.target is None:
-        raise ConfigurationError(
-            f"objective={name}: env={suite.env.name} has no target to reach. Set one with env.target=..., "
-            "or try objective=score."
-        )
-    if name in CLOCK and suite.hardware.max_concurrent_trials != 1:
-        raise ConfigurationError(
-            f"objective={name} goes by the clock, and trials side by side slow each other down. "
-            "Try hardware.max_concurrent_trials=1."
-        )
+    check_measurable(suite, "objective", name, otherwise="try objective=score")
     if name == COST and suite.hardware.price_per_hour is None:
         raise ConfigurationError(
             f"objective={name}: hardware={suite.hardware.name} has no price. Try hardware.price_per_hour=0.5, "
             "in whatever currency."
+        )
+
+
+def check_measurable(suite: "SuiteConfig", key: str, name: str, otherwise: str) -> None:
+    """Make sure that a study can measure an objective, or an aim of a search: a target to reach, trials one by one.
+
+    Args:
+        suite: The study.
+        key: The setting that names it.
+        name: The objective or the aim.
+        otherwise: What else to do for want of a target.
+
+    Raises:
+        ConfigurationError: It can't; names the fix.
+    """
+    if name in _TO_TARGET and suite.env.target is None:
+        raise ConfigurationError(
+            f"{key}={name}: env={suite.env.name} has no target to reach. Set one with env.target=..., or {otherwise}."
+        )
+    if name in _CLOCK and suite.hardware.max_concurrent_trials != 1:
+        raise ConfigurationError(
+            f"{key}={name} goes by the clock, and trials side by side slow each other down. "
+            "Try hardware.max_concurrent_trials=1."
         )

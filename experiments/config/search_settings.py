@@ -7,6 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS, STRICT, Count, Number, Positive
+from experiments.config.objective_settings import check_measurable
 
 if TYPE_CHECKING:
     from experiments.config.schema import SuiteConfig
@@ -47,8 +48,6 @@ Aim = Literal[
     "env_steps_per_s",
 ]
 """An aim of a search for the best compromises."""
-_CLOCK: tuple[Aim, ...] = ("minutes_to_target", "cost_to_target", "seconds_to_target", "train_s", "env_steps_per_s")
-_TARGET: tuple[Aim, ...] = ("env_steps_to_target", "minutes_to_target", "cost_to_target", "seconds_to_target")
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -320,16 +319,7 @@ def _check_aims(suite: "SuiteConfig", objectives: tuple[Aim, ...]) -> None:
     if len(set(objectives)) != len(objectives):
         raise ConfigurationError(f"search.objective={list(objectives)} names one twice.")
     for objective in objectives:
-        if objective in _TARGET and suite.env.target is None:
-            raise ConfigurationError(
-                f"search.objective={objective}: env={suite.env.name} has no target to reach. "
-                "Set one with env.target=..., or leave it out."
-            )
-        if objective in _CLOCK and suite.hardware.max_concurrent_trials != 1:
-            raise ConfigurationError(
-                f"search.objective={objective} goes by the clock, and trials side by side slow each other down. "
-                "Try hardware.max_concurrent_trials=1."
-            )
+        check_measurable(suite, "search.objective", objective, otherwise="leave it out")
 
 
 def _check_scheduler(suite: "SuiteConfig", scheduler: Asha | Median | Pbt) -> None:
