@@ -26,7 +26,7 @@ MODULES = {
     "loading": "analysis.loading",
     "report": "analysis.report_time",
     "intervals": "calibration.intervals",
-    "goodput": "calibration.goodput",
+    "goodput": "search.goodput",
     "calibration": "calibration.seeds",
     "compare": "calibration.comparing",
     "laws_calibration": "calibration.scaling_laws",

@@ -7,7 +7,7 @@ trainings in every layout spends most of its time on that again and again; apart
 by side, each for all layouts of as many environments, and X in seconds. Pollux (Qiao et al., OSDI 2021) has the same
 product for supervised training, as goodput: efficiency times throughput.
 
-`benchmarks/calibration/goodput.py` measures what a choice by the product costs against the best there is.
+`benchmarks/search/goodput.py` measures what a choice by the product costs against the best there is.
 """
 
 from collections.abc import Sequence
