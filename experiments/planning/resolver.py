@@ -117,7 +117,7 @@ def distinct(resolved: Iterable[ResolvedPoint]) -> tuple[list[ResolvedPoint], li
         The points, and of those left out which they are, a clause each.
 
     Raises:
-        ConfigurationError: Two configurations read the same.
+        ConfigurationError: Two configurations read the same, or differ only in how they are measured.
     """
     found: dict[str, ResolvedPoint] = {}
     same: list[str] = []
@@ -125,6 +125,10 @@ def distinct(resolved: Iterable[ResolvedPoint]) -> tuple[list[ResolvedPoint], li
         twin = found.setdefault(new.config_id, new)
         if twin.label == new.label:  # at their base batch, all rules are one configuration
             continue
+        if twin.suite != new.suite:  # what is measured differs, not what is run
+            raise ConfigurationError(
+                f"study.space: {new.label!r} and {twin.label!r} come out as the same configuration."
+            )
         kept, other = (new, twin) if None in twin.point.values() else (twin, new)
         found[new.config_id] = kept
         same.append(f"{other.label}, which is {kept.label} here")
