@@ -125,7 +125,7 @@ def distinct(resolved: Iterable[ResolvedPoint]) -> tuple[list[ResolvedPoint], li
         twin = found.setdefault(new.config_id, new)
         if twin.label == new.label:  # at their base batch, all rules are one configuration
             continue
-        if twin.suite != new.suite:  # what is measured differs, not what is run
+        if replace(twin.trial(0), label=new.label) != new.trial(0):  # they differ in what is measured alone
             raise ConfigurationError(
                 f"study.space: {new.label!r} and {twin.label!r} come out as the same configuration."
             )
