@@ -42,10 +42,10 @@ _LEAST_NOISE = 0.02
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned of env steps to target, a cell a (learning rate, batch, environments).
+    """What was learned of env steps to target, a cell a (learning rate, batch, ..., environments).
 
     Attributes:
-        place: (num_cells, 3) decimal logarithms of the three.
+        place: (num_cells, num_axes) decimal logarithms of these, the number of environments last.
         log_steps: (num_cells,) natural logarithm of the mean env steps over seeds, restricted to the budget.
         noise: (num_cells,) its variance.
     """
@@ -55,20 +55,16 @@ class Learned:
     noise: Array
 
     @classmethod
-    def of(cls, lr: Array, batch: Array, envs: Array, env_steps: Array) -> "Learned":
+    def of(cls, place: Array, env_steps: Array) -> "Learned":
         """From trials.
 
         Means of env steps and not of their logarithms: a seed in five that takes ten times as long has to be paid for.
 
         Args:
-            lr: (num_trials,) learning rates.
-            batch: (num_trials,) batches, env steps.
-            envs: (num_trials,) environments of a trial.
+            place: (num_trials, num_axes) decimal logarithms, as `place`.
             env_steps: (num_trials,) until the target; the budget where it was never held.
         """
-        cells, which, count = np.unique(
-            np.log10(np.column_stack([lr, batch, envs])), axis=0, return_inverse=True, return_counts=True
-        )
+        cells, which, count = np.unique(np.asarray(place), axis=0, return_inverse=True, return_counts=True)
         which, free = which.ravel(), count - 1.0
         mean = np.bincount(which, env_steps) / count
         squares = np.bincount(which, (env_steps - mean[which]) ** 2) / mean**2
@@ -80,18 +76,18 @@ class Learned:
     def draws(self, at: Array, rng: np.random.Generator, num_draws: int = NUM_DRAWS) -> Array:
         """Draws of log E.
 
-        A Gaussian process over the logarithms of learning rate and batch, plus a power of the number of environments
-        that is common to all, plus what is left of any of the three.
+        A Gaussian process over the logarithms of learning rate, batch and what else learning depends on, plus a power
+        of the number of environments that is common to all, plus what is left of any of these.
 
         Args:
-            at: (num_points, 3) decimal logarithms of learning rate, batch and environments.
+            at: (num_points, num_axes) as `place`.
             rng: For the draws.
             num_draws: How many.
 
         Returns:
             (num_draws, num_points).
         """
-        centre, envs = self.log_steps.mean(), self.place[:, 2].mean()
+        centre, envs = self.log_steps.mean(), self.place[:, -1].mean()
         values, scale = self.log_steps - centre, max(0.1, float(self.log_steps.std()))
         fits = [self._fit(at, values, scale, length, envs) for length in _LENGTHS]
         weights = np.exp(np.array([fit[2] for fit in fits]) - max(fit[2] for fit in fits))
@@ -105,10 +101,10 @@ class Learned:
     def _fit(self, at: Array, values: Array, scale: float, length: float, envs: float) -> tuple[Array, Array, float]:
         def kernel(a: Array, b: Array) -> Array:
             apart = (a[:, None] - b[None]) / length
-            of_both = np.exp(-0.5 * (apart[..., :2] ** 2).sum(axis=-1))
+            of_others = np.exp(-0.5 * (apart[..., :-1] ** 2).sum(axis=-1))
             of_all = np.exp(-0.5 * (apart**2).sum(axis=-1))
-            power = (np.log(10) * _OF_ENVS) ** 2 * np.outer(a[:, 2] - envs, b[:, 2] - envs)
-            return np.asarray(scale**2 * (of_both + 0.1 * of_all + 1.0) + power)
+            power = (np.log(10) * _OF_ENVS) ** 2 * np.outer(a[:, -1] - envs, b[:, -1] - envs)
+            return np.asarray(scale**2 * (of_others + 0.1 * of_all + 1.0) + power)
 
         noisy = kernel(self.place, self.place) + np.diag(self.noise)
         factor = np.linalg.cholesky(noisy)
@@ -122,7 +118,8 @@ class Learned:
 @dataclass(frozen=True)
 class Measured:
     """What was measured of throughput: seconds an env step are those of the layout, plus what an iteration takes
-    whatever its size, shared by its batch: 1 / X = t(layout) + h / B.
+    whatever its size, shared by its batch, plus what its rows take where each env step is learned from in as many
+    batches whatever their size: 1 / X = t(layout) + h / B + c B. An algorithm has one of the last two.
 
     Attributes:
         layouts: Names, sorted.
@@ -169,35 +166,56 @@ class Measured:
         Returns:
             (num_draws, num_points).
         """
-        design = np.zeros((len(self.layout), len(self.layouts) + 1))
+        design = np.zeros((len(self.layout), len(self.layouts) + 2))
         design[np.arange(len(self.layout)), self.layout] = 1.0
-        design[:, -1] = 1.0 / self.batch
+        scale = float(self.batch.mean())
+        design[:, -2:] = np.column_stack([scale / self.batch, self.batch / scale])
+        of_batch = np.column_stack([scale / batches, batches / scale])
         wanted = np.array([self.layouts.index(name) for name in layouts])
         found = np.empty((num_draws, len(wanted)))
         for i in range(num_draws):
             seconds = np.exp(self.log_seconds + rng.normal(0.0, self.noise, len(self.log_seconds)))
             fitted, _ = nnls(design / seconds[:, None], np.ones(len(seconds)))  # relative errors
-            found[i] = -np.log(np.maximum(fitted[wanted] + fitted[-1] / batches, 1e-12))
+            found[i] = -np.log(np.maximum(fitted[wanted] + of_batch @ fitted[-2:], 1e-12))
         return found
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Configurations to choose from, arrays (num_candidates,).
+    """Configurations to choose from, arrays (num_candidates,) but for their place.
 
     Attributes:
-        lr: Learning rates.
-        batch: Env steps.
-        envs: Environments in all.
+        place: (num_candidates, num_axes) as `Learned.place`.
+        batch: Env steps, or rows, of a training batch.
         layouts: Names.
         start_s: Seconds until training begins.
     """
 
-    lr: Array
+    place: Array
     batch: Array
-    envs: Array
     layouts: Sequence[str]
     start_s: Array
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What draws come to, arrays (num_candidates,).
+
+    Attributes:
+        median: Medians.
+        low: Lower ends of 90% intervals.
+        high: Upper ends.
+    """
+
+    median: Array
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, draws: Array) -> "Spread":
+        """Of draws, (num_draws, num_candidates)."""
+        low, median, high = np.quantile(draws, [(1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2], axis=0)
+        return cls(median, low, high)
 
 
 @dataclass(frozen=True)
@@ -205,16 +223,16 @@ class Predicted:
     """Minutes to target of candidates, arrays (num_candidates,).
 
     Attributes:
-        minutes: Medians.
-        low: Lower ends of 90% intervals.
-        high: Upper ends.
+        minutes: Of training and its start, until the target is held.
+        env_steps: Until then.
+        env_steps_per_s: Of training.
         p_best: Probability to be the soonest.
         regret: By what share each is expected to take longer than the soonest one.
     """
 
-    minutes: Array
-    low: Array
-    high: Array
+    minutes: Spread
+    env_steps: Spread
+    env_steps_per_s: Spread
     p_best: Array
     regret: Array
 
@@ -239,8 +257,7 @@ def predicted(candidates: Candidates, learned: Learned, measured: Measured, rng:
         rng: For the draws.
     """
     batch = np.asarray(candidates.batch, dtype=float)
-    at = np.log10(np.column_stack([candidates.lr, batch, candidates.envs]))
-    cells, of_cell = np.unique(at, axis=0, return_inverse=True)
+    cells, of_cell = np.unique(np.asarray(candidates.place), axis=0, return_inverse=True)
     log_steps = learned.draws(cells, rng)[:, of_cell.ravel()]
     pairs = sorted({*zip(candidates.layouts, batch, strict=True)})
     of_pair = [pairs.index(pair) for pair in zip(candidates.layouts, batch, strict=True)]
@@ -248,5 +265,10 @@ def predicted(candidates: Candidates, learned: Learned, measured: Measured, rng:
     log_speed = measured.draws(layouts, batches, rng)[:, of_pair]
     minutes = (candidates.start_s + np.exp(log_steps - log_speed)) / 60
     best = minutes.min(axis=1, keepdims=True)
-    low, median, high = np.quantile(minutes, [(1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2], axis=0)
-    return Predicted(median, low, high, (minutes == best).mean(axis=0), (minutes / best - 1).mean(axis=0))
+    return Predicted(
+        Spread.of(minutes),
+        Spread.of(np.exp(log_steps)),
+        Spread.of(np.exp(log_speed)),
+        (minutes == best).mean(axis=0),
+        (minutes / best - 1).mean(axis=0),
+    )

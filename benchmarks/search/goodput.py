@@ -13,19 +13,25 @@ import pandas as pd
 from analysis.evidence import counted
 from analysis.questions.convergence import by_seed
 from analysis.questions.decision import decide
-from analysis.stats.goodput import Candidates, Learned, Measured, predicted
 from analysis.stats.interval import Array
 from benchmarks.search.replay import BATCH, LR, Grid
 from benchmarks.support.harness import Report, Table
+from experiments.config.space import Point
+from experiments.contract import FINISHED, THROUGHPUT
+from experiments.search.joint import Candidate, Joint
+from experiments.search.strategy import TO_TARGET, Ask, Outcome, key_of
 
 GRIDS = {"ppo_cartpole": {LR: 3e-3, BATCH: 2048}, "ppo_acrobot": {LR: 3e-3, BATCH: 2000}}
 LAYOUTS = [(runners, envs) for runners in (0, 1, 2) for envs in (4, 8, 16)]
 """Runners, 0 for the trial's own process, and environments of each."""
 ENVS = 16
 """Environments with which learning is measured."""
-ROUNDS = 3
-CONFIRMED = 4
-"""Learning rates and batches that get as many fresh seeds again."""
+ROUNDS = 2
+"""Of measuring each layout."""
+ROUND_S = 2.5
+"""Seconds of a measurement, beside its start."""
+CONFIRMED, FRESH_SEEDS = 3, 5
+"""The soonest that are run again beside the base, and with how many seeds."""
 SEEDS = (3, 5)
 
 
@@ -113,45 +119,61 @@ def _noise(rng: np.random.Generator, size: int) -> Array:
     return np.exp(rng.normal(0.0, 0.03, size))
 
 
-def by_product(study: _Study, num_seeds: int, rng: np.random.Generator) -> tuple[int, int, float]:
-    """The rows of the truth that the product chooses, at once and after fresh seeds of the best; and the minutes that
-    it measured for that.
+def by_search(
+    study: _Study, base: dict[str, float], num_seeds: int, rng: np.random.Generator
+) -> tuple[int, int, float]:
+    """The rows of the truth that a joint search chooses, by the product and after fresh seeds of the soonest by it; and
+    the minutes that it trained and measured for that.
     """
-    cells, trials, seconds = list(study.steps), list[dict[str, float]](), 0.0
+    seconds, truth = 0.0, study.truth
+    points: list[Point] = truth[["lr", "batch", "runners", "envs_each"]].to_dict("records")
+    row_of = {key_of(point): row for row, point in zip(truth.index, points, strict=True)}
+    candidates = [
+        Candidate(
+            point,
+            (float(np.log10(point["lr"])), float(np.log10(point["batch"]))),
+            max(1, point["runners"]) * point["envs_each"],
+            point["batch"],
+            f"{point['runners']} x {point['envs_each']}",
+            point["runners"],
+            int(study.budget),
+        )
+        for point in points
+    ]
+    lr, batch = min(study.steps, key=lambda cell: abs(np.log(cell[0] / base[LR])) + abs(np.log(cell[1] / base[BATCH])))
+    start = {"lr": lr, "batch": batch, "runners": 0, "envs_each": ENVS}
+    search = Joint(candidates, start, range(num_seeds), ROUNDS)
 
-    def learn(cell: tuple[float, float], envs: int) -> float:
-        steps = study.machine.env_steps(rng.choice(study.steps[cell], size=num_seeds), 0, envs, study.budget)
-        trials.extend({"lr": cell[0], "batch": cell[1], "envs": envs, "env_steps": s} for s in steps)
-        return float(steps.sum()) / study.machine.speed(0, envs, cell[1])
+    def train(point: Point) -> tuple[float, float]:
+        """Env steps to target of a seed, and its seconds."""
+        runners, envs, batch = point["runners"], point["envs_each"], point["batch"]
+        drawn = rng.choice(study.steps[point["lr"], batch])
+        steps = float(study.machine.env_steps(drawn, runners, envs, study.budget))
+        speed = study.machine.speed(runners, envs, batch) * _noise(rng, 1)[0]
+        return steps, study.machine.start(runners) + steps / speed
 
-    seconds += sum(learn(cell, ENVS) for cell in cells)
-    seconds += sum(learn(cells[i], 4) for i in rng.choice(len(cells), size=2, replace=False))
-    batches = sorted({cell[1] for cell in cells})
-    rounds = []
-    for i, (runners, envs) in enumerate(LAYOUTS):
-        # two batches are measured of some layouts, and one of the others
-        for batch in (batches[-1], batches[0]) if i % 4 == 0 else (batches[len(batches) // 2],):
-            speed = study.machine.speed(runners, envs, batch) * _noise(rng, ROUNDS)
-            start = study.machine.start(runners)
-            layout = f"{runners}x{envs}"
-            rounds += [{"layout": layout, "batch": batch, "env_steps_per_s": x, "start_s": start} for x in speed]
-            seconds += ROUNDS * (3.0 + start)
-    speeds, truth = pd.DataFrame(rounds), study.truth
-    start_s = truth["layout"].map(speeds.groupby("layout")["start_s"].first()).to_numpy(float)
-    lr, batch_of, envs_of = (truth[name].to_numpy(float) for name in ("lr", "batch", "envs"))
-    candidates = Candidates(lr, batch_of, envs_of, truth["layout"].tolist(), start_s)
-    per_s = speeds["env_steps_per_s"].to_numpy(float)
-    measured = Measured.of(speeds["layout"].tolist(), speeds["batch"].to_numpy(float), per_s)
-
-    def order() -> list[int]:
-        learning = pd.DataFrame(trials)
-        learned = Learned.of(*(learning[name].to_numpy(float) for name in ("lr", "batch", "envs", "env_steps")))
-        return [int(truth.index[i]) for i in predicted(candidates, learned, measured, rng).order]
-
-    first = order()
-    best = list(dict.fromkeys((truth.loc[row, "lr"], truth.loc[row, "batch"]) for row in first))[:CONFIRMED]
-    seconds += sum(learn(cell, ENVS) for cell in best)
-    return first[0], order()[0], seconds / 60
+    while isinstance(ask := search.ask(), Ask):
+        index, point = len(search.asked), ask.point
+        search.start(ask)
+        if ask.phase == THROUGHPUT:
+            speed = study.machine.speed(point["runners"], point["envs_each"], point["batch"]) * _noise(rng, 1)[0]
+            begun = study.machine.start(point["runners"])
+            seconds += begun + ROUND_S
+            search.tell(index, Outcome(FINISHED, {"env_steps_per_s": speed, "start_s": begun}))
+        else:
+            steps, took = train(point)
+            seconds += took
+            search.tell(index, Outcome(FINISHED, {TO_TARGET: steps}, reached=steps < study.budget))
+    predicted = search.predicted()
+    assert predicted is not None
+    at_once = row_of[key_of(points[predicted.order[0]])]
+    chosen = {key_of(point): point for point in (*search.found()[:CONFIRMED], start)}
+    means = {}
+    for key, point in chosen.items():
+        took_each = [train(point)[1] for _ in range(FRESH_SEEDS)]
+        seconds += sum(took_each)
+        means[key] = sum(took_each) / FRESH_SEEDS
+    return at_once, row_of[min(means, key=lambda key: means[key])], seconds / 60
 
 
 def by_trainings(study: _Study, num_seeds: int, rng: np.random.Generator) -> tuple[int, int, float]:
@@ -202,7 +224,7 @@ def measure(quick: bool) -> Report:
             for _ in range(reps):
                 study = _study(grid, Machine.drawn(rng))
                 minutes, best = study.truth["minutes"], float(study.truth["minutes"].min())
-                at_once, product, spent = by_product(study, num_seeds, rng)
+                at_once, product, spent = by_search(study, base, num_seeds, rng)
                 seconds, today, whole = by_trainings(study, num_seeds, rng)
                 for rule, row in zip(regrets, (today, seconds, at_once, product), strict=True):
                     regrets[rule].append(float(minutes[row]) / best - 1)
@@ -218,7 +240,7 @@ def measure(quick: bool) -> Report:
             f"{len(LAYOUTS)} layouts, whose env steps to target are those of real seeds of PPO."
         ),
         verdict=(
-            f"Chosen by the product and fresh seeds of the best, with {max(SEEDS)} seeds, a configuration takes at "
+            f"Chosen by a joint search, with {max(SEEDS)} seeds that learn, a configuration takes at "
             f"most {100 * worst:.0f}% longer than the soonest one on average; the target is 5%."
         ),
         tables=(
@@ -235,11 +257,11 @@ def measure(quick: bool) -> Report:
                 ),
                 tuple(rows),
                 "score, env steps: what a grid of whole trainings answers by itself. seconds: the smallest mean of "
-                "minutes to target of the same trainings. product: env steps learned with "
-                f"{ENVS} environments in the trial's own process, two cells with 4; {ROUNDS} rounds of 3 s of each "
-                f"layout, at one batch or two. and fresh seeds: the {CONFIRMED} best learning rates and batches "
-                "get as many seeds again before the choice. measured: the minutes of training and rounds that this "
-                "takes, of those of the full grid; median.",
+                "minutes to target of the same trainings. product: what `search=joint` predicts, from learning rates "
+                f"and batches that are trained with {ENVS} environments in the trial's own process, the best two "
+                f"with 4 as well, and {ROUNDS} measurements of a layout. and fresh seeds: the {CONFIRMED} soonest and "
+                f"the base with {FRESH_SEEDS} fresh seeds each, of which the smallest mean is chosen. measured: the "
+                "minutes of training and measuring that this takes, of those of the full grid; median.",
             ),
         ),
     )

@@ -101,7 +101,7 @@ def readable_errors() -> Iterator[None]:
         raise ConfigurationError("\n".join(_describe(e) for e in error.errors())) from None
 
 
-_KINDS = frozenset({"grid", "random", "optuna", "racing", "compare", "fifo", "asha", "median", "pbt"})
+_KINDS = frozenset({"grid", "random", "optuna", "racing", "compare", "joint", "fifo", "asha", "median", "pbt"})
 """The names that pydantic adds to the path of a setting that has several kinds."""
 
 

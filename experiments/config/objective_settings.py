@@ -88,7 +88,8 @@ def check_measurable(suite: "SuiteConfig", key: str, name: str, otherwise: str) 
         raise ConfigurationError(
             f"{key}={name}: env={suite.env.name} has no target to reach. Set one with env.target=..., or {otherwise}."
         )
-    if name in _CLOCK and suite.hardware.max_concurrent_trials != 1:
+    apart = suite.search.name == "joint"  # which measures what goes by the clock alone
+    if name in _CLOCK and suite.hardware.max_concurrent_trials != 1 and not apart:
         raise ConfigurationError(
             f"{key}={name} goes by the clock, and trials side by side slow each other down. "
             "Try hardware.max_concurrent_trials=1."

@@ -351,7 +351,7 @@ class SuiteConfig:
     @property
     def is_search(self) -> bool:
         """True if later trials depend on earlier results, so that conclusions need seeds of their own."""
-        return self.search.name in ("optuna", "racing") or self.scheduler.name != "fifo"
+        return self.search.name in ("optuna", "racing", "joint") or self.scheduler.name != "fifo"
 
     @property
     def objectives(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS, STRICT, Count, Number, Positive
+from experiments.config.measurement_settings import MeasurementSettings
 from experiments.config.objective_settings import check_measurable
 
 if TYPE_CHECKING:
@@ -112,8 +113,23 @@ class CompareSearch:
         return self.seeds_per_look * self.looks
 
 
+@dataclass(frozen=True, config=STRICT)
+class JointSearch:
+    """Learning settings and layouts apart: env steps to target from trials side by side, throughput from rounds alone;
+    of the products of both the soonest are confirmed, one at a time.
+
+    Attributes:
+        rounds: Measurements of each layout.
+        measurement: How each is measured.
+    """
+
+    name: Literal["joint"]
+    rounds: Annotated[Positive, Field(le=100)]
+    measurement: MeasurementSettings = MeasurementSettings()
+
+
 SearchSettings = Annotated[
-    GridSearch | RandomSearch | OptunaSearch | RacingSearch | CompareSearch, Field(discriminator="name")
+    GridSearch | RandomSearch | OptunaSearch | RacingSearch | CompareSearch | JointSearch, Field(discriminator="name")
 ]
 """How configurations are taken from the study's space: the settings in `conf/search/*.yaml`."""
 
@@ -208,7 +224,7 @@ def check_search(suite: "SuiteConfig") -> None:
         return
     if not (suite.confirms or suite.max_env_steps or suite.max_minutes):
         return
-    named = f"search={search.name}" if search.name in ("optuna", "racing") else f"scheduler={scheduler.name}"
+    named = f"search={search.name}" if search.name in ("optuna", "racing", "joint") else f"scheduler={scheduler.name}"
     if not suite.is_search:
         limited = "max_env_steps" if suite.max_env_steps else "max_minutes"
         named = "confirmation.always=true" if suite.confirmation.always else limited
@@ -221,11 +237,13 @@ def check_search(suite: "SuiteConfig") -> None:
         raise ConfigurationError(
             f"repeats={suite.repeats} with {named}: a search runs each configuration and seed once. Try repeats=1."
         )
-    if search.name == "racing" and scheduler.name != "fifo":
+    if search.name in ("racing", "joint") and scheduler.name != "fifo":
+        what = "a race compares trials" if search.name == "racing" else "env steps to target are compared at trials"
         raise ConfigurationError(
-            f"scheduler={scheduler.name} with search=racing: a race compares trials of the same budget. "
-            "Try scheduler=fifo."
+            f"scheduler={scheduler.name} with search={search.name}: {what} of the same budget. Try scheduler=fifo."
         )
+    if isinstance(search, JointSearch):
+        _check_joint(suite)
     if search.name == "optuna" and scheduler.name == "pbt":
         raise ConfigurationError(
             "scheduler=pbt changes settings itself, and needs no search=optuna. Try search=random or search=grid."
@@ -236,6 +254,19 @@ def check_search(suite: "SuiteConfig") -> None:
         _check_scheduler(suite, scheduler)
     if suite.confirms:
         _check_confirmation(suite)
+
+
+def _check_joint(suite: "SuiteConfig") -> None:
+    if suite.objective.name not in ("minutes_to_target", "cost_to_target"):
+        raise ConfigurationError(
+            f"objective={suite.objective.name} with search=joint, which looks for what reaches the target soonest. "
+            "Try objective=minutes_to_target, or search=racing."
+        )
+    if grouped := [path for path in ("algorithm", "env", "hardware", "preprocessing") if path in suite.study.space]:
+        raise ConfigurationError(
+            f"study.space: {grouped[0]} with search=joint, which is of one algorithm on one environment and one kind "
+            f"of machine. Try a study for each: {grouped[0]}=... study.name=..."
+        )
 
 
 def _check_comparison(suite: "SuiteConfig", search: CompareSearch) -> None:

@@ -18,6 +18,7 @@ from experiments.config.lr_rules import is_rule
 from experiments.config.search_settings import (
     CompareSearch,
     GridSearch,
+    JointSearch,
     OptunaSearch,
     RacingSearch,
     RandomSearch,
@@ -291,7 +292,7 @@ def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
         search.proposals
         if isinstance(search, RacingSearch)
         else "grid"
-        if isinstance(search, CompareSearch)
+        if isinstance(search, CompareSearch | JointSearch)
         else search.name
     )
     if how != "grid" and not axes:
@@ -304,7 +305,7 @@ def points(space: Mapping[str, Any], search: SearchSettings) -> list[Point]:
                 f"Give a list, or use {instead}."
             )
         return corners(space)
-    if isinstance(search, GridSearch | CompareSearch) or how == "optuna":
+    if isinstance(search, GridSearch | CompareSearch | JointSearch) or how == "optuna":
         return []
     rng = np.random.default_rng(search.seed)
     drawn = [_drawn(axes, rng) for _ in range(num_samples(search, axes))]

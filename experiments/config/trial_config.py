@@ -33,6 +33,15 @@ TRAINING = "algorithm.training."
 """Where the paths of RLlib's training settings begin."""
 VECTORIZE_MODE = "env.vectorize_mode"
 NUM_ENV_RUNNERS = "algorithm.env_runners.num_env_runners"
+LAYOUT = frozenset(
+    {
+        f"{section}.{count}"
+        for section in ("hardware", "algorithm.env_runners")
+        for count in ("num_env_runners", "num_envs_per_env_runner")
+    }
+    | {VECTORIZE_MODE, "hardware.vectorize_mode", "hardware.total_envs"}
+)
+"""Settings that say how a trial samples. Of what is learned they change the number of environments, at most."""
 
 _SECTIONS = ("algorithm", "algorithm.training", "algorithm.env_runners", "algorithm.learners", "hardware", "env")
 """Whose settings are known by the last part of their path."""

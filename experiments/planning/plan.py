@@ -11,16 +11,17 @@ from ray.tune import PlacementGroupFactory
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS
 from experiments.config.schema import StartingPolicy, SuiteConfig, parse
-from experiments.config.search_settings import CompareSearch
+from experiments.config.search_settings import CompareSearch, JointSearch
 from experiments.config.space import Point, base_point, corners, group_choices, points
 from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
-from experiments.contract import CONFIRM, FIXED
+from experiments.contract import CONFIRM, FIXED, THROUGHPUT
+from experiments.contract.words import plural
 from experiments.planning.axes import SearchedAxis, axis_params
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
 from experiments.planning.memory import PastPeaks, with_memory
 from experiments.planning.resolver import Resolver, distinct, report_grid
-from experiments.planning.resources import request_for_all, trials_at_once
+from experiments.planning.resources import DoesNotFitError, request_for_all, trials_at_once
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config, networks_of, takes_any_action, wrong_algorithm
@@ -109,6 +110,11 @@ class Plan:
         """True if each trial has the machine to itself, so that throughput is comparable."""
         return self.concurrency == 1
 
+    def runs_alone(self, trial: TrialConfig) -> bool:
+        """True if a trial has the machine to itself: in a joint search those that measure or confirm."""
+        of_joint = isinstance(self.suite.search, JointSearch) and trial.phase in (THROUGHPUT, CONFIRM)
+        return self.exclusive or of_joint
+
     @property
     def ahead(self) -> int:
         """Trials of a search that are under way while another one is chosen: those that run,
@@ -145,9 +151,14 @@ class Plan:
     @property
     def common_request(self) -> PlacementGroupFactory | None:
         """The resources that every trial reserves, so that trials of different layouts can take turns in one process;
-        None: each its own.
+        None: each its own. In a joint search of those that run alone.
         """
-        return request_for_all([c.request for c in self.configurations]) if self.is_measured else None
+        return request_for_all([c.request for c in self.configurations]) if self.measures else None
+
+    @property
+    def measures(self) -> bool:
+        """True if some trials measure their throughput."""
+        return self.is_measured or isinstance(self.suite.search, JointSearch)
 
     @property
     def repeats(self) -> int:
@@ -206,6 +217,7 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster, peaks: Pa
     """
     space, composed = suite.study.space, compose({})
     base = base_point(space, composed) if chooses_trials(suite) else None
+    joint = isinstance(suite.search, JointSearch)
     listed = points(space, suite.search)
     _check_number(len(listed), suite)
 
@@ -214,16 +226,17 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster, peaks: Pa
 
     resolver = Resolver(composed_with(), cluster, axes=tuple(space))
     wanted, left_out = [resolver.parsed(point) for point in listed or corners(space)], tuple[str, ...]()
-    if base is None:
+    if base is None or joint:
         wanted, left_out = _possible(wanted)
     if suite.study.common_budget:
         budget = max(parsed.suite.budget_env_steps for parsed in wanted)
         # and with it what lasts as long: schedules
         resolver = replace(resolver, composed=composed_with(budget_env_steps=f"{budget}"))
         wanted = [resolver.parsed(parsed.point) for parsed in wanted]
-    resolver, resolved, same = _resolved(suite, resolver, wanted, base)
+    resolver, resolved, same, base = _resolved(suite, resolver, wanted, base)
     left_out += tuple(same)
-    configurations = tuple(Configuration.of(point, cluster) for point in resolved)
+    configurations, too_large = _built(resolved, cluster, joint)
+    left_out += too_large
     notes, memory = rehearse_each([(c.suite.env, takes_any_action(c.trial(0))) for c in configurations])
     configurations = with_memory(configurations, memory, cluster, peaks if base is None else None)
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)
@@ -254,9 +267,10 @@ def with_auto(plan: Plan, compose: Compose) -> Plan | None:
 
 def _resolved(
     suite: SuiteConfig, resolver: Resolver, wanted: Sequence[ResolvedPoint], base: Point | None
-) -> tuple[Resolver, list[ResolvedPoint], list[str]]:
+) -> tuple[Resolver, list[ResolvedPoint], list[str], Point | None]:
     """The resolver with the study's report grid, and on it the points that are wanted and the base,
-    each configuration once; and which are another one, a clause each.
+    each configuration once; which are another one, a clause each; and the base, as the space has it where that says
+    the same in other words.
 
     Where a space has distributions, its corners are checked as well: if they are valid, so is what lies between.
     """
@@ -275,9 +289,13 @@ def _resolved(
         trial = point.trial(suite.seeds[0])
         networks_of(trial, build_algorithm_config(trial))
     found, same = distinct(ready[: len(own)])
-    ids = {point.config_id for point in found}
-    found += [point for point in ready[len(own) : first_extreme] if point.config_id not in ids]
-    return resolver, found, same
+    by_id = {point.config_id: point for point in found}
+    for point in ready[len(own) : first_extreme]:
+        if point.config_id in by_id:
+            base = by_id[point.config_id].point
+        else:
+            found.append(point)
+    return resolver, found, same, base
 
 
 def _check_number(num_points: int, suite: SuiteConfig) -> None:
@@ -311,9 +329,32 @@ def _lacking(parsed: ResolvedPoint) -> str:
     return wrong_algorithm(algorithm, env) if "algorithm" in parsed.point else ""
 
 
+def _built(
+    resolved: Sequence[ResolvedPoint], cluster: Cluster, may_leave_out: bool
+) -> tuple[tuple[Configuration, ...], tuple[str, ...]]:
+    """Points, built; and if they may be left out, the layouts that do not fit the machines, a clause each."""
+    found, left_out, last = [], dict[str, None](), None
+    for point in resolved:
+        try:
+            found.append(Configuration.of(point, cluster))
+        except DoesNotFitError as error:
+            if not may_leave_out:
+                raise
+            last = error
+            left_out[f"{plural(point.layout.num_env_runners, 'runner')}: {cluster}"] = None
+    if last is not None and not found:
+        raise last
+    return tuple(found), tuple(left_out)
+
+
 def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], cluster: Cluster) -> int:
     """How many trials of a study run side by side; throughput is measured one at a time."""
     trials = len(configurations) * len(suite.seeds) * suite.repeats
     limit = 1 if suite.measurement is not None else min(trials, suite.hardware.max_concurrent_trials or trials)
+    if isinstance(suite.search, JointSearch):  # those of fewest processes learn side by side, the others run alone
+        fewest = min(c.layout.num_env_runners for c in configurations)
+        configurations = [c for c in configurations if c.layout.num_env_runners == fewest]
+        of_each = max(c.request.required_resources.get("CPU", 1) for c in configurations)
+        limit = min(limit, max(1, int(configurations[0].facts["num_cpus"] // of_each)))
     requests = {str((c.request.strategy, c.request.bundles)): c.request for c in configurations}  # mostly one
     return min(trials_at_once(request, cluster, limit) for request in requests.values())

@@ -100,7 +100,10 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         record |= {"base": search.base_label, "objectives": list(search.outline.objectives)}
     if isinstance(search.outline, Comparing):
         record["comparison"] = asdict(search.outline.design)
-    return {**record, "trials": [_asked(trial, trials.configuration_of(trial).generation) for trial in trials.trials]}
+    asked = [_asked(trial, trials.configuration_of(trial).generation) for trial in trials.trials]
+    if plan.measures:
+        asked = [{**a, "exclusive": plan.runs_alone(t)} for a, t in zip(asked, trials.trials, strict=True)]
+    return {**record, "trials": asked}
 
 
 def _phase(plan: Plan) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,10 +11,13 @@ import numpy as np
 from analysis.stats.sequential import Design
 from experiments.config.errors import ConfigurationError
 from experiments.config.lr_rules import is_rule
+from experiments.config.objective_settings import ObjectiveSettings
 from experiments.config.schema import SuiteConfig
 from experiments.config.search_settings import (
     CompareSearch,
     Fifo,
+    GridSearch,
+    JointSearch,
     OptunaSearch,
     Pbt,
     RacingSearch,
@@ -22,14 +25,15 @@ from experiments.config.search_settings import (
     searching_seeds,
 )
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
-from experiments.config.trial_config import TRAINING
+from experiments.config.trial_config import LAYOUT, TRAINING
 from experiments.contract import FIXED, NAMED_AXES
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.search.comparing import Comparing
+from experiments.search.joint import Candidate, Joint
 from experiments.search.population import Population
 from experiments.search.racing import Racing
-from experiments.search.strategy import Confirming, Listed, Strategy
+from experiments.search.strategy import Confirming, Listed, Strategy, key_of
 from experiments.search.trial_queue import Limits
 
 GENERATIONS = 5
@@ -67,6 +71,9 @@ class SearchDesign:
         if not suite.confirms:
             return Listed(listed, seeds, suite.objectives, FIXED)
         proposals: Strategy
+        if isinstance(search, JointSearch):
+            joint = Joint(self._candidates, self.base, seeds, search.rounds)
+            return Confirming(joint, self.base, suite.confirmation.top, suite.confirmation.seeds, alone=True)
         if isinstance(pbt := suite.scheduler, Pbt):
             axes, ends = parse_space(suite.study.space), self.generation_ends()
             first = first_generation(listed, pbt.population, pbt.seed)
@@ -96,6 +103,32 @@ class SearchDesign:
         """The points that are known before it starts; of rules that say the same at their base, one."""
         own = [c.point for c in self.known]
         return [point for point in points(self.suite.study.space, self.suite.search) if point in own]
+
+    @cached_property
+    def _candidates(self) -> list[Candidate]:
+        """What a joint search chooses from."""
+        by_point = {key_of(c.point): c for c in self.known}
+        return [
+            Candidate(
+                point,
+                tuple(math.log10(value) for path, value in point.items() if path not in LAYOUT),
+                (c := by_point[key_of(point)]).layout.total_envs,
+                c.batch_env_steps,
+                f"{c.layout.num_env_runners} x {c.layout.num_envs_per_env_runner} {c.suite.env.vectorize_mode}",
+                c.layout.num_env_runners,
+                c.suite.budget_env_steps,
+            )
+            for point in self._listed
+        ]
+
+    def measured(self, configuration: Configuration) -> Configuration:
+        """A configuration as a joint search measures its throughput."""
+        assert isinstance(self.suite.search, JointSearch)
+        suite = configuration.suite
+        hardware = replace(suite.hardware, max_concurrent_trials=1)
+        plain = replace(suite, search=GridSearch(), objective=ObjectiveSettings(), hardware=hardware)
+        label = f"{configuration.label}, speed"
+        return replace(configuration, label=label, suite=replace(plain, measurement=self.suite.search.measurement))
 
     @property
     def num_compared(self) -> int:
@@ -188,6 +221,8 @@ class SearchDesign:
         """
         limits, strategy = self.limits(), self.outline
         total = self.num_trials * limits.trial_env_steps
+        if isinstance(strategy, Confirming) and isinstance(joint := strategy.search, Joint):  # rounds sample a little
+            total = (joint.num_learning + strategy.num_confirming) * limits.trial_env_steps
         # a generation of a member is a trial
         if isinstance(self.suite.scheduler, Pbt) and isinstance(strategy, Confirming):
             total = (self.suite.scheduler.population + strategy.num_confirming) * limits.trial_env_steps
@@ -200,6 +235,8 @@ class SearchDesign:
             ConfigurationError: It cannot.
         """
         limits = self.limits()
+        if isinstance(self.suite.search, JointSearch):
+            self._check_joint()
         if isinstance(self.outline, Comparing):
             self._check_comparison(self.outline.design)
         if limits.max_env_steps is not None and limits.max_env_steps < limits.trial_env_steps:
@@ -210,6 +247,23 @@ class SearchDesign:
             )
         if isinstance(self.suite.scheduler, Pbt):
             self._check_population()
+
+    def _check_joint(self) -> None:
+        axes = self.suite.study.space
+        of_learning = [path for path in axes if path not in LAYOUT]
+        if not of_learning or len(of_learning) == len(axes):
+            raise ConfigurationError(
+                "search=joint chooses learning settings and layouts together, and study.space has "
+                f"{'no layout' if of_learning else 'no setting of learning'}. Try study=joint, whose space has both."
+            )
+        for path in of_learning:
+            values = {point[path] for point in self._listed if path in point}
+            wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float) or v <= 0]
+            if wrong or any(path not in point for point in self._listed):
+                raise ConfigurationError(
+                    f"study.space: {path} with search=joint has to be a list of positive numbers, of every "
+                    "configuration: what lies between them is learned as well. Try search=racing."
+                )
 
     def _check_comparison(self, design: Design) -> None:
         number = self.num_compared

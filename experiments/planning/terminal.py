@@ -8,6 +8,7 @@ from rich.table import Table
 
 from experiments.config import extension
 from experiments.config.errors import first_line
+from experiments.config.search_settings import JointSearch
 from experiments.contract.words import duration, labelled, mib, plural, span
 from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
@@ -21,6 +22,7 @@ from experiments.rllib.building import environment_of, is_flattened, is_unmasked
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.process_state import packages_of
 from experiments.search.comparing import Comparing
+from experiments.search.joint import Joint
 from experiments.search.strategy import Confirming
 
 MOST_LAYOUTS = 4
@@ -182,6 +184,13 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
         )
     if not isinstance(strategy, Confirming):
         return f"{_points_and_seeds(plan)}: {size}"
+    if isinstance(joint := strategy.search, Joint) and isinstance(suite.search, JointSearch):
+        learning = plural(joint.num_learning, "trial") + " that learn"
+        return (
+            f"search=joint: {plural(joint.num_layouts, 'layout')} measured alone in "
+            f"{plural(suite.search.rounds, 'round')}, at most {learning}, then the {strategy.top} soonest and the base "
+            f"on {plural(len(suite.confirmation.seeds), 'held-out seed')}, one at a time: {size}"
+        )
     groups = {"search": suite.search.name, "scheduler": suite.scheduler.name}
     how = " ".join(f"{group}={name}" for group, name in groups.items() if name != "fifo")
     searching = plural(strategy.search.most_trials, "trial") + (" that search" if suite.is_search else "")

@@ -6,7 +6,7 @@ from ray.tune import PlacementGroupFactory
 
 from experiments.config.search_settings import Fifo
 from experiments.config.trial_config import Start, TrialConfig
-from experiments.contract import CONFIRM, of_generation
+from experiments.contract import CONFIRM, SEARCH, THROUGHPUT, of_generation
 from experiments.planning.configuration import Configuration
 from experiments.planning.memory import like
 from experiments.planning.plan import Plan
@@ -34,7 +34,8 @@ class StudyTrials:
 
     def request_of(self, trial: TrialConfig) -> PlacementGroupFactory:
         """The resources that a trial reserves."""
-        return self.plan.common_request or self.configuration_of(trial).request
+        takes_turns = self.plan.measures and self.plan.runs_alone(trial)
+        return (takes_turns and self.plan.common_request) or self.configuration_of(trial).request
 
     def take(self, ask: Ask, parent: TrialConfig | None = None) -> TrialConfig:
         """A trial that a search asks for, from now on one of the study's.
@@ -66,8 +67,11 @@ class StudyTrials:
     def _configuration(self, ask: Ask) -> Configuration:
         search, generation = self.plan.search, ask.note.get("generation")
         assert search is not None
+        if ask.phase == THROUGHPUT:
+            return search.measured(self._configuration(replace(ask, phase=SEARCH)))
         for known in (*self.configurations, *self.plan.configurations):
-            if known.point == ask.point and known.generation == generation:
+            measured = known.suite.measurement is not None
+            if known.point == ask.point and known.generation == generation and not measured:
                 return known
         found = like(search.resolver.configuration(ask.point), self.plan.configurations, self.plan.cluster)
         if generation is None:

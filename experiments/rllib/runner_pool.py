@@ -55,6 +55,12 @@ def use() -> None:
     algorithm.EnvRunnerGroup = PooledEnvRunnerGroup
 
 
+def leave() -> None:
+    """Have them start runners of their own, as RLlib does, and end those that are kept."""
+    algorithm.EnvRunnerGroup = EnvRunnerGroup
+    clear()
+
+
 def clear() -> None:
     """End the processes that nobody uses."""
     for actors in _idle.values():

@@ -51,14 +51,16 @@ class Ask:
     Attributes:
         point: Point of the space: its configuration.
         seed: Its seed.
-        phase: `SEARCH` or `CONFIRM`.
+        phase: `SEARCH` or `CONFIRM`; `THROUGHPUT` of one whose throughput is measured in place of training.
         note: Plain values that the strategy needs again after a restart.
+        alone: Whether nothing may run beside it.
     """
 
     point: Point
     seed: int
     phase: str = SEARCH
     note: Mapping[str, Any] = field(default_factory=dict)
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,12 @@ class Strategy(ABC):
             found.setdefault(key_of(self.asked[index].point), []).append(outcome)
         return found
 
+    def found(self) -> list[Point]:
+        """The points that are worth confirming, best first: those of which something is known."""
+        objective, outcomes = self.objectives[0], self.outcomes_by_point()
+        known = {k for k, of_one in outcomes.items() if any(math.isfinite(o.worth(objective)) for o in of_one)}
+        return [point for point in self.ranking() if key_of(point) in known]
+
     def ranking(self) -> list[Point]:
         """The points that have an outcome, best first, as `ranks` has them. Those that failed on any seed come last.
 
@@ -230,10 +238,15 @@ class Listed(Strategy):
     in_order = False
 
     def __init__(
-        self, points: Sequence[Point], seeds: Sequence[int], objectives: Sequence[str], phase: str = SEARCH
+        self,
+        points: Sequence[Point],
+        seeds: Sequence[int],
+        objectives: Sequence[str],
+        phase: str = SEARCH,
+        alone: bool = False,
     ) -> None:
         super().__init__(objectives)
-        self._asks = [Ask(point, seed, phase) for seed in seeds for point in points]
+        self._asks = [Ask(point, seed, phase, alone=alone) for seed in seeds for point in points]
 
     @property
     @override
@@ -263,6 +276,7 @@ class Confirming(Strategy):
         seeds: Sequence[int],
         design: Sequence[Point] = (),
         shared: Sequence[int] = (),
+        alone: bool = False,
     ) -> None:
         """Confirm what a search finds.
 
@@ -274,9 +288,10 @@ class Confirming(Strategy):
             design: The points of a fixed design.
             shared: Seeds that confirm, and that all points of the design are to have: what is confirmed has them by
                 that and is not run again, the other points have them last.
+            alone: Whether trials that confirm have the machine to themselves.
         """
         super().__init__(search.objectives)
-        self.search, self._base, self.top, self._seeds = search, base, top, tuple(seeds)
+        self.search, self._base, self.top, self._seeds, self._alone = search, base, top, tuple(seeds), alone
         self._design, self.shared = tuple(design), tuple(shared)
         self.closed = ""
         self._confirm: Listed | None = None
@@ -326,21 +341,11 @@ class Confirming(Strategy):
         return self._others.ask() if found is Signal.DONE else found
 
     def _begin_confirming(self) -> None:
-        finite = self._finite()
-        best = [point for point in self.search.ranking() if key_of(point) in finite]
+        best = self.search.found()
         chosen = {key_of(point): point for point in (*best[: self.top], self._base)} if best else {}
         others = [point for point in self._design if key_of(point) not in chosen]
-        self._confirm = Listed(list(chosen.values()), self._seeds, self.objectives, CONFIRM)
+        self._confirm = Listed(list(chosen.values()), self._seeds, self.objectives, CONFIRM, self._alone)
         self._others = Listed(others, self.shared, self.objectives, FIXED)
-
-    def _finite(self) -> set[str]:
-        """Points of which something is known."""
-        objective = self.objectives[0]
-        return {
-            key
-            for key, outcomes in self.search.outcomes_by_point().items()
-            if any(math.isfinite(outcome.worth(objective)) for outcome in outcomes)
-        }
 
     @override
     def start(self, ask: Ask) -> None:

@@ -99,9 +99,13 @@ class TrialQueue:
     def ask(self) -> int | Signal:
         """The next trial's index into `asked`; `WAIT` if an outcome is needed first, `DONE` if there is none."""
         while self._again:
-            index = self._again.pop(0)
-            if index not in self.outcomes:
-                return index
+            index = self._again[0]
+            if index in self.outcomes:
+                self._again.pop(0)
+            elif self._has_to_wait(self.asked[index], waiting=self._again):
+                return Signal.WAIT
+            else:
+                return self._again.pop(0)
         while True:
             if (why := self._beyond_limits()) and not self._end(why):
                 return Signal.DONE
@@ -111,6 +115,8 @@ class TrialQueue:
                 continue
             found = self.strategy.ask()
             if isinstance(found, Ask):
+                if self._has_to_wait(found):
+                    return Signal.WAIT
                 self.strategy.start(found)
                 self._note(asked=asdict(found))
                 return len(self.asked) - 1
@@ -134,6 +140,11 @@ class TrialQueue:
         self._note(ended=index)
         if not self.strategy.in_order:
             self._tell(index)
+
+    def _has_to_wait(self, ask: Ask, waiting: Sequence[int] = ()) -> bool:
+        """Whether something runs beside which it may not begin."""
+        running = [a for i, a in enumerate(self.asked) if i not in self.outcomes and i not in waiting]
+        return any(ask.alone or other.alone for other in running)
 
     def _untold(self) -> int:
         return len(self.asked) - len(self.strategy.outcomes)

@@ -109,7 +109,7 @@ class Progress:
 
     def _report(self, trial: TrialConfig, row: _Row, report: Reported) -> None:
         row.status, row.env_steps = "running", max(row.env_steps, report.env_steps)
-        row.done = row.done if self._plan.is_measured else row.env_steps - trial.first_env_steps
+        row.done = row.done if trial.measurement else row.env_steps - trial.first_env_steps
         row.return_mean = report.metrics.get(RETURN, row.return_mean)
         row.env_steps_per_s = report.metrics["throughput/env_steps_per_s"]
         if self._is_live:
@@ -133,7 +133,9 @@ class Progress:
             self._console.print(Text(f"failed: {row.label} seed {row.seed}: {end.reason}{more}", style="red"))
 
     def _row(self, trial: TrialConfig) -> _Row:
-        work = 1 if self._plan.is_measured else trial.budget_env_steps - trial.first_env_steps
+        work = trial.budget_env_steps - trial.first_env_steps
+        if trial.measurement:  # beside trials that learn it is little
+            work = 1 if self._plan.is_measured else 0
         new = _Row(trial.label, trial.seed, work, changed=time.monotonic())
         return self._rows.setdefault(trial.folder_name, new)
 
@@ -173,7 +175,7 @@ class Progress:
                 row.label,
                 str(row.seed),
                 Text(row.status, style=style),
-                f"{row.env_steps:,}" if self._plan.is_measured else f"{row.done:,}/{row.work:,}",
+                f"{row.env_steps:,}" if row.work <= 1 else f"{row.done:,}/{row.work:,}",
                 _number(row.return_mean, ".1f"),
                 _number(row.env_steps_per_s, ",.0f"),
             )

@@ -193,7 +193,9 @@ class TrackingListener:
             self._occupancy.clear(self._begun_ms)
         self._open(trial, event.at_ms)
         if isinstance(event, Started):
-            if self.resumed and not self.plan.exclusive and event.at_ms >= self._begun_ms:  # whatever it was before
+            if (
+                self.resumed and not self.plan.runs_alone(trial) and event.at_ms >= self._begun_ms
+            ):  # whatever it was before
                 self._tag_exclusive(key, False)
         elif isinstance(event, Placed):
             self._place(key, event)
@@ -243,7 +245,7 @@ class TrackingListener:
         if key in self._last_steps:
             return
         self._last_steps[key] = 0
-        self._exclusive[key] = self.plan.exclusive
+        self._exclusive[key] = self.plan.runs_alone(config)
         self._configs[key] = config
         self._open_keys.add(key)
         tags = {
@@ -257,7 +259,7 @@ class TrackingListener:
             Tag.SEED: str(config.seed),
             Tag.REPEAT: str(config.repeat),
             Tag.PHASE: config.phase,
-            Tag.EXCLUSIVE: _word(self.plan.exclusive),
+            Tag.EXCLUSIVE: _word(self._exclusive[key]),
             Tag.EXPLORATORY: _word(config.exploratory),
             Tag.TRIAL_ID: key,
             **({} if generation is None else {Tag.GENERATION: str(generation)}),

@@ -16,18 +16,23 @@ class MeasuredTrial(Trial):
     """One (configuration, seed), measured in place of trained to a budget.
 
     It reports each block at the env steps sampled by then, and neither evaluates nor saves itself: whoever takes it up
-    again measures anew.
+    again measures anew. A trial without a measurement is trained, in studies that have both.
     """
 
     def _start(self) -> None:
+        if self._trial.measurement is None:
+            runner_pool.leave()
+            super()._start()
+            return
         runner_pool.use()
         super()._start()
-        assert self._trial.measurement is not None, "the plan gives measured trials their settings"
         self._settings = self._trial.measurement
         self._ready: list[list[Event]] = []  # measured, and not told yet
         self._earlier = self._furthest()  # of an earlier attempt: reports follow its
 
     def _trained(self) -> list[Event]:
+        if self._trial.measurement is None:
+            return super()._trained()
         if not self._ready:
             self._warm_up()
             self._measure()

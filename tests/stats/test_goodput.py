@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, predicted
+from analysis.stats.interval import Array
 
 RATES, BATCHES = (3e-4, 1e-3, 3e-3), (512.0, 2048.0)
 LAYOUTS = {"0x16": (16, 20e-6), "2x8": (16, 8e-6), "2x16": (32, 7e-6)}
@@ -47,8 +48,12 @@ def candidates() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def places(frame: pd.DataFrame) -> Array:
+    return np.asarray(np.log10(frame[["lr", "batch", "envs"]].to_numpy(float)))
+
+
 def learned(frame: pd.DataFrame) -> Learned:
-    return Learned.of(*(frame[name].to_numpy(float) for name in ("lr", "batch", "envs", "env_steps")))
+    return Learned.of(places(frame), frame["env_steps"].to_numpy(float))
 
 
 def measured(frame: pd.DataFrame) -> Measured:
@@ -58,10 +63,8 @@ def measured(frame: pd.DataFrame) -> Measured:
 def of(trials: pd.DataFrame, rounds: pd.DataFrame, rng: np.random.Generator) -> Predicted:
     rows = candidates()
     start = rows["layout"].map(rounds.groupby("layout")["start_s"].first()).to_numpy(float)
-    lr, batch, envs = (rows[name].to_numpy(float) for name in ("lr", "batch", "envs"))
-    return predicted(
-        Candidates(lr, batch, envs, rows["layout"].tolist(), start), learned(trials), measured(rounds), rng
-    )
+    asked = Candidates(places(rows), rows["batch"].to_numpy(float), rows["layout"].tolist(), start)
+    return predicted(asked, learned(trials), measured(rounds), rng)
 
 
 def minutes(row: pd.Series) -> float:
@@ -78,7 +81,7 @@ def test_what_is_soonest_is_found_and_neither_the_fewest_env_steps_nor_the_faste
     assert (best["batch"], best["layout"]) == (2048.0, "2x8")  # fewest env steps: 512; the fastest sampler: 2x16
     first = found.order[0]
     assert truth[first] / truth.min() - 1 < 0.12
-    assert found.minutes[first] == pytest.approx(truth.min(), rel=0.25)
+    assert found.minutes.median[first] == pytest.approx(truth.min(), rel=0.25)
     assert found.p_best.sum() == pytest.approx(1.0)
     assert found.is_near[first] and not found.is_near[found.order[-1]]
 
@@ -88,7 +91,7 @@ def test_the_intervals_hold_the_truth() -> None:
     for seed in range(30):
         rng = np.random.default_rng(seed)
         found = of(trials(rng), rounds(rng), rng)
-        held.append(float(((found.low <= truth) & (truth <= found.high)).mean()))
+        held.append(float(((found.minutes.low <= truth) & (truth <= found.minutes.high)).mean()))
     assert 0.85 <= np.mean(held) <= 0.99
 
 
@@ -117,4 +120,5 @@ def test_without_a_second_number_of_environments_it_may_be_anything_near() -> No
 def test_a_single_seed_and_a_single_round_have_wide_intervals_and_no_error() -> None:
     rng = np.random.default_rng(2)
     one, many = of(trials(rng, num_seeds=1), rounds(rng, num=1), rng), of(trials(rng, num_seeds=10), rounds(rng), rng)
-    assert np.median(np.log(one.high / one.low)) > np.median(np.log(many.high / many.low))
+    widths = [np.median(np.log(found.minutes.high / found.minutes.low)) for found in (one, many)]
+    assert widths[0] > widths[1]

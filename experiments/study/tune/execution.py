@@ -123,11 +123,11 @@ def _tuner(
     # Of a search, the queue knows how many trials may be under way, unless there is room for more than were asked for.
     limit = plan.concurrency if isinstance(search, QueueSearcher) and suite.hardware.max_concurrent_trials else None
     return tune.Tuner(
-        MeasuredTrial if plan.is_measured else Trial,
+        MeasuredTrial if plan.measures else Trial,
         param_space={
             # A measurement must know what else runs on the machine.
             FOLLOWED: isinstance(suite.scheduler, Pbt),
-            MEASURE_SYSTEM: suite.tracking.system_metrics or plan.is_measured,
+            MEASURE_SYSTEM: suite.tracking.system_metrics or plan.measures,
             DRIVER: this_process(),
         },
         tune_config=TuneConfig(

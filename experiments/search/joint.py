@@ -1,0 +1,221 @@
+"""Learning rate, batch and layout together: what learns is run side by side, what is fast is measured alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from typing_extensions import override
+
+from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, predicted
+from analysis.stats.interval import Array
+from experiments.config.space import Point
+from experiments.contract import FINISHED, THROUGHPUT
+from experiments.search.strategy import TO_TARGET, Ask, Outcome, Signal, Strategy, key_of
+
+SEEDS_BEFORE_LEAVING_OUT = 3
+"""Of all learning settings, before those that can hardly be the soonest get no more."""
+HARDLY = 0.02
+"""Probability to be the soonest below which, in all of its layouts, a learning setting gets no more seeds."""
+ELSEWHERE = 2
+"""Learning settings, the best, that are trained with another number of environments as well."""
+OTHER_BATCHES = 4
+"""One of so many layouts is measured at the smallest and the largest batch, the others at the base's."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration that may be the soonest.
+
+    Attributes:
+        point: Point of the space.
+        learning: Decimal logarithms of what learning depends on: learning rate, batch, ...
+        num_envs: Environments in all.
+        batch: Env steps, or rows, of a training batch.
+        layout: Its name.
+        num_env_runners: Of the layout.
+        budget_env_steps: Env steps of a trial.
+    """
+
+    point: Point
+    learning: tuple[float, ...]
+    num_envs: int
+    batch: float
+    layout: str
+    num_env_runners: int
+    budget_env_steps: int
+
+    @property
+    def place(self) -> tuple[float, ...]:
+        """As `Learned.place` has it."""
+        return (*self.learning, float(np.log10(self.num_envs)))
+
+
+class Joint(Strategy):
+    """The soonest configuration by the product of env steps to target and seconds an env step.
+
+    First every layout is measured, alone, in rounds of random order. Then learning settings are trained side by side in
+    the layout of fewest processes, seed by seed: what can hardly be the soonest in any layout gets no more after three
+    seeds. The best are trained with another number of environments too, since layouts differ in these.
+    `analysis/stats/goodput.py` has the product.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], base: Point, seeds: Sequence[int], rounds: int) -> None:
+        """Look for the soonest.
+
+        Args:
+            candidates: The configurations to choose from.
+            base: The point that the study starts from, with whose number of environments learning is measured.
+            seeds: Seeds that learning is measured with.
+            rounds: Measurements of each layout.
+        """
+        super().__init__(("minutes_to_target",))
+        self._candidates, self._seeds = tuple(candidates), tuple(seeds)
+        self._of = {key_of(c.point): c for c in candidates}
+        fewest = min(c.num_env_runners for c in candidates)
+        simplest = [c for c in candidates if c.num_env_runners == fewest]
+        own = self._of.get(key_of(base))
+        wanted = own.num_envs if own else max(c.num_envs for c in simplest)
+        self._base = own or simplest[len(simplest) // 2]
+
+        def far(num_envs: int) -> float:
+            return float(abs(np.log(num_envs / wanted)))
+
+        all_envs = sorted({c.num_envs for c in simplest}, key=far)
+        self._cells = {c.learning: c.point for c in simplest if c.num_envs == all_envs[0]}
+        self._other_cells = {c.learning: c.point for c in simplest if c.num_envs == all_envs[-1]}
+        self._rounds = self._planned_rounds(rounds)
+        self._planned: list[Ask] = []
+        self._stages = 0
+
+    @property
+    @override
+    def most_trials(self) -> int:
+        elsewhere = ELSEWHERE if self._other_cells != self._cells else 0
+        return len(self._rounds) + (len(self._cells) + min(elsewhere, len(self._cells))) * len(self._seeds)
+
+    @property
+    def num_learning(self) -> int:
+        """Trials that learn, at most."""
+        return self.most_trials - len(self._rounds)
+
+    @property
+    def num_layouts(self) -> int:
+        """Layouts that are measured."""
+        return len({c.layout for c in self._candidates})
+
+    def _planned_rounds(self, rounds: int) -> list[Ask]:
+        """Each layout at the batch nearest to the base's, or some at the smallest and the largest."""
+        by_layout: dict[str, list[Candidate]] = {}
+        for candidate in self._candidates:
+            by_layout.setdefault(candidate.layout, []).append(candidate)
+        points = []
+        for i, (_, own) in enumerate(by_layout.items()):
+            batches = sorted({c.batch for c in own}, key=lambda b: abs(np.log(b / self._base.batch)))
+            measured = dict.fromkeys((min(batches), max(batches)) if i % OTHER_BATCHES == 0 else batches[:1])
+            points += [min((c for c in own if c.batch == b), key=self._apart).point for b in measured]
+        return [
+            Ask(points[i], repeat, THROUGHPUT, {"env_steps": 0}, alone=True)
+            for repeat in range(rounds)
+            for i in np.random.default_rng(repeat).permutation(len(points))
+        ]
+
+    def _apart(self, candidate: Candidate) -> float:
+        """How far a candidate's learning settings are from the base's."""
+        return float(np.abs(np.subtract(candidate.learning, self._base.learning)).sum())
+
+    @override
+    def ask(self) -> Ask | Signal:
+        if len(self.asked) == len(self._planned):
+            if len(self.outcomes) < len(self.asked):
+                return Signal.WAIT
+            self._plan()
+        return self._planned[len(self.asked)] if len(self.asked) < len(self._planned) else Signal.DONE
+
+    @override
+    def start(self, ask: Ask) -> None:
+        if len(self.asked) == len(self._planned):  # after a restart
+            self._plan()
+        super().start(ask)
+
+    def _plan(self) -> None:
+        """The trials that come next, once all before have ended."""
+        stage, self._stages = self._stages, self._stages + 1
+        if stage == 0:
+            self._planned += self._rounds
+        elif stage <= len(self._seeds):
+            seed = self._seeds[stage - 1]
+            self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful()]
+        elif stage == len(self._seeds) + 1 and self._other_cells != self._cells:
+            best = [cell for cell in self._best_cells() if cell in self._other_cells][:ELSEWHERE]
+            self._planned += [Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in best]
+
+    def _hopeful(self) -> list[tuple[float, ...]]:
+        """The learning settings that may still be the soonest."""
+        if self._stages <= SEEDS_BEFORE_LEAVING_OUT + 1 or (found := self.predicted()) is None:
+            return list(self._cells)
+        p_best: dict[tuple[float, ...], float] = {}
+        for candidate, p in zip(self._measurable, found.p_best, strict=True):
+            p_best[candidate.learning] = p_best.get(candidate.learning, 0.0) + float(p)
+        return [cell for cell in self._cells if p_best.get(cell, 0.0) >= HARDLY]
+
+    def _best_cells(self) -> list[tuple[float, ...]]:
+        """Learning settings, the soonest first, each in its best layout."""
+        if (found := self.predicted()) is None:
+            return []
+        return list(dict.fromkeys(self._measurable[i].learning for i in found.order))
+
+    @override
+    def found(self) -> list[Point]:
+        """Every learning setting in its best layout, the soonest first: fresh seeds tell them apart,
+        where layouts of the same were measured.
+        """
+        if (predicted := self.predicted()) is None:
+            return []
+        best: dict[tuple[float, ...], Point] = {}
+        for i in predicted.order:
+            best.setdefault(self._measurable[i].learning, self._measurable[i].point)
+        return list(best.values())
+
+    @property
+    def _measurable(self) -> list[Candidate]:
+        """The candidates whose layout was measured."""
+        layouts = {candidate.layout for candidate, _ in self._measured()}
+        return [candidate for candidate in self._candidates if candidate.layout in layouts]
+
+    def _told(self) -> list[tuple[Ask, Candidate, Outcome]]:
+        return [(ask := self.asked[i], self._of[key_of(ask.point)], o) for i, o in sorted(self.outcomes.items())]
+
+    def _measured(self) -> list[tuple[Candidate, Outcome]]:
+        return [(c, o) for ask, c, o in self._told() if ask.phase == THROUGHPUT and o.status == FINISHED]
+
+    def predicted(self) -> Predicted | None:
+        """Minutes to target of the candidates whose layout was measured, as far as is known; None if nothing is."""
+        learned = [(c, o) for ask, c, o in self._told() if ask.phase != THROUGHPUT]
+        measured, asked = self._measured(), self._measurable
+        if not learned or not measured:
+            return None
+        steps = [
+            o.values[TO_TARGET] if o.status == FINISHED and o.reached else float(c.budget_env_steps) for c, o in learned
+        ]
+        start_s: dict[int, float] = {}  # the longest: some rounds find the processes of those before them
+        for c, o in measured:
+            start_s[c.num_env_runners] = max(o.values.get("start_s", 0.0), start_s.get(c.num_env_runners, 0.0))
+        return predicted(
+            Candidates(
+                _array([c.place for c in asked]),
+                _array([c.batch for c in asked]),
+                [c.layout for c in asked],
+                _array([start_s[c.num_env_runners] for c in asked]),
+            ),
+            Learned.of(_array([c.place for c, _ in learned]), _array(steps)),
+            Measured.of(
+                [c.layout for c, _ in measured],
+                _array([c.batch for c, _ in measured]),
+                _array([o.values["env_steps_per_s"] for _, o in measured]),
+            ),
+            np.random.default_rng(0),
+        )
+
+
+def _array(values: Sequence[object]) -> Array:
+    return np.asarray(values, dtype=float)
