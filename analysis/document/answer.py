@@ -7,13 +7,27 @@ import numpy as np
 import pandas as pd
 
 from analysis.document import confirmation, sequential
+from analysis.document.product import of_layouts
 from analysis.document.repeats import sameness
 from analysis.evidence import MEASURES, OF_OBJECTIVES, SPEEDS, TO_COME, Evidence, once
 from analysis.plots.text import level
 from analysis.questions.confirmation import confirmation_of, rivals_of
 from analysis.questions.decision import Decision, decision_of, decisions_of, summary_of
 from analysis.questions.equivalence import FRACTION_OF_RANGE
-from analysis.questions.labels import FORMS, WORDS, code, fails, listed, named, shares, shown, with_interval
+from analysis.questions.labels import (
+    FORMS,
+    WORDS,
+    code,
+    fails,
+    interval_of,
+    listed,
+    named,
+    shares,
+    shown,
+    time_shown,
+    with_interval,
+)
+from analysis.questions.product import product_of
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.interval import CONFIDENCE
 from experiments.contract.words import plural
@@ -29,6 +43,7 @@ class Answer:
         because: More of its numbers.
         certainty: Why this one of those that are as good; or the next best.
         compared: What a sequential comparison showed; empty in other studies.
+        layouts: What other layouts are predicted to take, of a search that measured them; empty in other studies.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
         confirmed: Whether fresh seeds bear out what another study recommended; None where that was not asked.
     """
@@ -38,12 +53,14 @@ class Answer:
     because: str
     certainty: str
     compared: str = ""
+    layouts: str = ""
     repeats: str = ""
     confirmed: bool | None = None
 
     @property
     def _parts(self) -> list[str]:
-        return [part for part in (self.headline, self.because, self.certainty, self.compared, self.repeats) if part]
+        parts = (self.headline, self.layouts, self.because, self.certainty, self.compared, self.repeats)
+        return [part for part in parts if part]
 
     def markdown(self) -> str:
         """All of it in one paragraph."""
@@ -67,12 +84,14 @@ def answers(evidence: Evidence) -> list[Answer]:
         return [_unconfirmed(env) for env in evidence.of_envs]
     several = len(concluding.of_envs) > 1
     found = []
-    for own in concluding.of_envs.values():
+    for env, own in concluding.of_envs.items():
+        product = product_of(evidence.of_envs[env])
         same, compared = sameness(own.runs, own.curves), sequential_comparison(own.runs)
         confidence = CONFIDENCE if compared is None else 1 - compared.design.alpha
         answer = _confirmed(own, several) or _answer(own, several, confidence)
         told = "" if compared is None else " ".join(sequential.sentences(compared))
-        found.append(replace(answer, compared=told, repeats=same[0] if same else ""))
+        layouts = "" if product is None else of_layouts(product, str(answer.decision.chosen))
+        found.append(replace(answer, compared=told, layouts=layouts, repeats=same[0] if same else ""))
     return found
 
 
@@ -198,7 +217,7 @@ def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
     """
     seeds, num_seeds = _seeds(row), row["num_seeds"]
     if decision.measure in OF_OBJECTIVES:
-        return f"{_OBJECTIVE[decision.measure].format(with_interval(row, decision.measure))}, by {seeds}"
+        return f"{_OBJECTIVE[decision.measure].format(_by(row, decision.measure))}, by {seeds}"
     if decision.measure == "env_steps_per_s":
         return f"{with_interval(row, 'env_steps_per_s')} env steps/s"
     if np.isnan(row["target"]) or not (row["num_reached"] or row["num_at_end"]):
@@ -242,12 +261,19 @@ def _are(configs: Sequence[str], decision: Decision, numbers: pd.DataFrame | Non
     words = named(configs)
     if numbers is not None:
         words = listed(
-            [
-                f"{code(c)} ({WORDS[decision.measure]} {with_interval(numbers.loc[c], decision.measure)})"
-                for c in configs
-            ]
+            [f"{code(c)} ({_called(decision.measure)}{_by(numbers.loc[c], decision.measure)})" for c in configs]
         )
     return f"{words} {'is' if len(configs) == 1 else 'are'}"
+
+
+def _by(row: pd.Series, measure: str) -> str:
+    """A measure of a configuration; times in the unit that fits."""
+    return time_shown(interval_of(row, measure)) if measure == _MINUTES else with_interval(row, measure)
+
+
+def _called(measure: str) -> str:
+    """The word before a number, and a space; "" where its unit says what it is."""
+    return "" if measure == _MINUTES else f"{WORDS[measure]} "
 
 
 def _repeat(decision: Decision) -> str:
@@ -260,8 +286,9 @@ def _crashes(config: str, row: pd.Series) -> str:
     return f"{code(config)} crashes on {crashed}, its best score {row['score_max']:.1f}"
 
 
+_MINUTES = "minutes_to_target"
 _OBJECTIVE = {
-    "minutes_to_target": "target in {} min, of training and its start",
+    "minutes_to_target": "target in {}, of training and its start",
     "cost_to_target": "target for {}, of training and its start",
     "score_in_minutes": "score {} in the minutes given, of training and its start",
 }
@@ -333,8 +360,8 @@ def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str
         return f"This one, because {why}.{best if some_are_out else ''}{_to_equivalence(decision)}{alone}"
     if decision.runner_up is None or decision.runner_up in decision.uncompared:
         return alone.strip()
-    word, number = WORDS[decision.measure], with_interval(summary.loc[decision.runner_up], decision.measure)
-    return f"Next best: {code(decision.runner_up)}, {word} {number}.{alone}"
+    told = f"{_called(decision.measure)}{_by(summary.loc[decision.runner_up], decision.measure)}"
+    return f"Next best: {code(decision.runner_up)}, {told}.{alone}"
 
 
 _WHY_CHOSEN = {

@@ -136,7 +136,7 @@ def conclude(record: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Conclusi
         found = answers(evidence)
         asked = StudyCommand(record["named"], record["command"], record["concurrency"])
         steps = [step for step in steps_of(found, evidence.runs, asked) if step]
-        return Conclusions("", evidence, found, steps, record["exclusive"])
+        return Conclusions("", evidence, found, steps, bool(evidence.concluding.runs["exclusive"].all()))
     except Exception as error:  # noqa: BLE001  # as it says
         return Conclusions(f"{type(error).__name__}: {error}")
 

@@ -6,13 +6,18 @@ import numpy as np
 import pandas as pd
 
 from analysis.document.parts import MODERATED, Drawn, Section, figure_of
+from analysis.document.product import sentences
+from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.plots import lineage as family
+from analysis.plots import product as factors
 from analysis.plots import search_confirmed, search_progress, style
 from analysis.questions import search as questions
+from analysis.questions.decision import decision_of
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown
 from analysis.questions.lineage import is_population, schedule
 from analysis.questions.lineage import lineage as lineage_of
+from analysis.questions.product import product_of
 from experiments.contract.words import plural
 
 
@@ -49,6 +54,31 @@ def _search_figures(study: Study, runs: pd.DataFrame) -> list[Drawn]:
         ),
         Drawn("search-confirmed", figure_of(search_confirmed.plot(confirmed)), f"{curse} {caption}"),
     ]
+
+
+def product(study: Study, evidence: Evidence) -> Section | None:
+    """Env steps to target times seconds an env step; None of a study that did not measure them apart.
+
+    Args:
+        study: Finished or not.
+        evidence: All its trials on an environment.
+    """
+    found = product_of(evidence)
+    if found is None:
+        return None
+    concluding, config = evidence.concluding, str(found.table["config"].iloc[0])
+    if not concluding.runs.empty:
+        config = decision_of(concluding).chosen or config
+    layouts, figures = found.beside(config), []
+    if len(layouts) > 1:
+        seeds = concluding.replicates.groupby("config", observed=True)["seed"].nunique()
+        what = (
+            "Env steps to target, env steps/s and their product in every layout, runners x environments of each, at "
+            f"the learning settings of `{config}`, which is highlighted."
+        )
+        caption = style.caption(study.name, seeds, "90%, of draws from both")
+        figures.append(Drawn("product", figure_of(factors.panels(layouts, config)), f"{what} {caption}"))
+    return Section("product", "What reaches the target soonest", tuple(sentences(found)), tuple(figures))
 
 
 def lineage(study: Study, runs: pd.DataFrame) -> Section:

@@ -74,6 +74,8 @@ def sections(study: Study, evidence: Evidence, rng: np.random.Generator) -> list
     runs, design, evidence = evidence.runs, evidence.design, evidence.concluding
     first = [search.search(study, runs)] if runs["exploratory"].any() else []
     first += [search.lineage(study, runs)] if is_population(runs) else []
+    measured_apart = search.product(study, evidence)
+    first += [measured_apart] if measured_apart else []
     if not (evidence.replicates["status"] == "finished").any():
         return first
     part = Part(study, evidence, rng)

@@ -152,7 +152,7 @@ def _trials(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     """The trials with the env steps that each was trained, and how it ended:
     a scheduler leaves a finished run without a score.
     """
-    trials = replicates(runs).astype({"exploratory": bool})
+    trials = replicates(runs[runs["phase"] != "throughput"]).astype({"exploratory": bool})
     scored = (trials["status"] == "finished") & np.isfinite(trials["score"].astype(float))
     reported = trials["run_id"].map(curves.groupby("run_id", observed=True)["env_steps"].max()).astype(float)
     end = reported.fillna(trials["end_env_steps"])

@@ -21,6 +21,7 @@ from analysis.plots import (
     learning_curves,
     lineage,
     pareto,
+    product,
     returns_by_setting,
     sample_efficiency,
     score_heatmap,
@@ -195,6 +196,19 @@ class Study:
         ]
         return self.frame(rows)
 
+    def layouts(self) -> pd.DataFrame:
+        rows = [
+            {
+                "config": n,
+                "layout": f"{i} x 16",
+                **self.with_interval("env_steps", 15_000.0 + 100 * i, 900.0),
+                **self.with_interval("env_steps_per_s", 9_000.0 - 20 * i, 300.0),
+                **self.with_interval("minutes", 0.03 + 1e-4 * i, 2e-3),
+            }
+            for i, n in enumerate(self.names)
+        ]
+        return self.frame(rows)
+
     def lineage(self) -> pd.DataFrame:
         """A member a configuration; the worst is copied from the best, and is the best of the third generation."""
         rows = []
@@ -251,6 +265,7 @@ FIGURES: dict[str, tuple[Callable[..., Axes], Callable[[Study], pd.DataFrame]]] 
     "search_progress": (search_progress.plot, Study.progress),
     "lineage": (lineage.plot, Study.lineage),
     "returns_by_setting": (returns_by_setting.plot, Study.settings),
+    "product": (product.plot, Study.layouts),
 }
 STUDIES = {
     "one configuration, one seed": Study(lrs=(1e-3,), batches=(512,), num_seeds=1),
@@ -275,6 +290,7 @@ UNITS = {
     "search_progress": ("env steps spent in the search", "score (mean return)"),
     "lineage": ("env steps", "member (its seed)"),
     "returns_by_setting": ("mean return", ""),
+    "product": ("seconds to target", "layout"),
     "improvement_matrix": ("a run of the row beats one of the column: probability (%)", ""),
 }
 """Labels of the axes."""

@@ -1,0 +1,77 @@
+"""Sentences on env steps to target times seconds an env step."""
+
+import pandas as pd
+
+from analysis.plots.text import level
+from analysis.questions.labels import code, interval_of, listed, percent, time_shown
+from analysis.questions.product import LAYOUT, Product
+from analysis.questions.runners import RUNNERS
+from analysis.stats.goodput import INTERVAL, NEAR
+from experiments.contract.words import plural
+
+MORE_STEPS = 1.1
+"""Times the env steps from which on they are named as the reason."""
+
+
+def of_layouts(product: Product, chosen: str) -> str:
+    """What the other layouts are predicted to take at the learning settings of a configuration, a sentence; "" where
+    nothing is.
+    """
+    rows = product.beside(chosen)
+    own, others = rows[rows["config"] == chosen], rows[rows["config"] != chosen]
+    if own.empty or others.empty:
+        return ""
+    mine, fastest = own.iloc[0], rows.loc[rows["env_steps_per_s"].idxmax()]
+    told = []
+    if mine[RUNNERS] > rows[RUNNERS].min():
+        simplest = rows[rows[RUNNERS] == rows[RUNNERS].min()].iloc[0]
+        told.append(f"{simplest[LAYOUT]} {_time(simplest)}")
+    if fastest["config"] != chosen:
+        times = float(fastest["env_steps"] / mine["env_steps"])
+        why = f", since it needs {times:.2g} times the env steps" if times >= MORE_STEPS else ""
+        told.append(f"the fastest sampler, {fastest[LAYOUT]}, {_time(fastest)}{why}")
+    told = told or [f"{row[LAYOUT]} {_time(row)}" for row in others.head(2).to_dict("records")]
+    return f"In other layouts (runners x environments of each) it is predicted to take {listed(told)}."
+
+
+def sentences(product: Product) -> list[str]:
+    """What was learned and measured, what is the soonest by both, and whether that is borne out: Markdown."""
+    table = product.table
+    best, near = table.iloc[0], table[table["is_near"]]
+    several = f"; expected within {percent(NEAR)} of it: {len(near) - 1} more" if len(near) > 1 else ""
+    return [
+        f"Env steps to target are learned from {plural(product.num_learned, 'trial')}, throughput from "
+        f"{plural(product.num_rounds, 'measurement')} of {plural(table[LAYOUT].nunique(), 'layout')}, alone. The time "
+        f"to target is their product for all {len(table)} configurations ({percent(INTERVAL)} intervals).",
+        f"The soonest by it: {_named(product, best)}, {_time(best)}, the soonest with a probability of "
+        f"{percent(float(best['p_best']))}{several}.",
+        *_checks(product.checked),
+    ]
+
+
+def _checks(checked: pd.DataFrame) -> list[str]:
+    if checked.empty:
+        return []
+    told = [
+        f"{code(row['config'])} {_time(row)} predicted, {time_shown(interval_of(row, 'measured'))} measured"
+        for row in checked.to_dict("records")
+    ]
+    failed = checked.loc[~checked["holds"], "config"].tolist()
+    verdict = (
+        f"For {listed([code(config) for config in failed])} that is more than chance: env steps or throughput depend "
+        "on more than they are taken to here, and what was measured counts."
+        if failed
+        else "They differ by no more than chance."
+    )
+    return [f"Predicted without them, and then measured alone on fresh seeds: {'; '.join(told)}. {verdict}"]
+
+
+def _time(row: pd.Series) -> str:
+    return time_shown(interval_of(row, "minutes"))
+
+
+def _named(product: Product, row: pd.Series) -> str:
+    if row["config"]:
+        return code(row["config"])
+    axes = product.table.columns[: list(product.table.columns).index(RUNNERS)]
+    return listed([f"{axis}={level(axis, row[axis])}" for axis in axes]) + f" in layout {row[LAYOUT]}"
