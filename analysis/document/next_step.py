@@ -10,7 +10,8 @@ from analysis.evidence import SPEEDS, TO_COME, replicates
 from analysis.load import Study
 from analysis.questions.confirmation import LEADERS, rivals_of
 from analysis.questions.decision import Decision
-from analysis.questions.labels import WORDS, code, rough_time
+from analysis.questions.labels import WORDS, code, rough_time, time_shown
+from analysis.stats.interval import Interval
 from conf import CONFIG_DIR, config_dirs
 from experiments.contract.words import plural
 
@@ -134,6 +135,8 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
     fewest, most = (FRESH_SEEDS, FRESH_SEEDS) if decision.num_seeds == 1 else decision.telling_seeds
     matters = f"{100 * decision.matters:g}%" if decision.measure in SPEEDS else f"{decision.matters:,.4g}"
     matters = f"{matters} in {WORDS[decision.measure]}"
+    if decision.measure == "minutes_to_target":
+        matters = time_shown(Interval(decision.matters, math.nan, math.nan))
     words, num_seeds, configurations = [f"confirm={asked.named}"], FRESH_SEEDS, 1
     if rivals and fewest <= MOST_FRESH_SEEDS:
         num_seeds = max(FRESH_SEEDS, math.ceil(min(most, MOST_FRESH_SEEDS)))

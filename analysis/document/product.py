@@ -25,12 +25,12 @@ def of_layouts(product: Product, chosen: str) -> str:
     told = []
     if mine[RUNNERS] > rows[RUNNERS].min():
         simplest = rows[rows[RUNNERS] == rows[RUNNERS].min()].iloc[0]
-        told.append(f"{simplest[LAYOUT]} {_time(simplest)}")
+        told.append(f"{_time(simplest)} with {simplest[LAYOUT]}")
     if fastest["config"] != chosen:
         times = float(fastest["env_steps"] / mine["env_steps"])
-        why = f", since it needs {times:.2g} times the env steps" if times >= MORE_STEPS else ""
-        told.append(f"the fastest sampler, {fastest[LAYOUT]}, {_time(fastest)}{why}")
-    told = told or [f"{row[LAYOUT]} {_time(row)}" for row in others.head(2).to_dict("records")]
+        why = f", since it needs {times:.2g} times the env steps" if times >= MORE_STEPS else _start(fastest)
+        told.append(f"{_time(fastest)} with the fastest sampler, {fastest[LAYOUT]}{why}")
+    told = told or [f"{_time(row)} with {row[LAYOUT]}{_start(row)}" for _, row in others.head(2).iterrows()]
     return f"In other layouts (runners x environments of each) it is predicted to take {listed(told)}."
 
 
@@ -39,13 +39,16 @@ def sentences(product: Product) -> list[str]:
     table = product.table
     best, near = table.iloc[0], table[table["is_near"]]
     several = f"; expected within {percent(NEAR)} of it: {len(near) - 1} more" if len(near) > 1 else ""
-    return [
+    learned = (
         f"Env steps to target are learned from {plural(product.num_learned, 'trial')}, throughput from "
         f"{plural(product.num_rounds, 'measurement')} of {plural(table[LAYOUT].nunique(), 'layout')}, alone. The time "
-        f"to target is their product for all {len(table)} configurations ({percent(INTERVAL)} intervals).",
-        f"The soonest by it: {_named(product, best)}, {_time(best)}, the soonest with a probability of "
-        f"{percent(float(best['p_best']))}{several}.",
+        f"to target is their product for all {len(table)} configurations."
+    )
+    return [
+        f"The soonest by env steps to target times seconds an env step: {_named(product, best)}, {_time(best)} "
+        f"({percent(INTERVAL)} interval), with a probability of {percent(float(best['p_best']))}{several}.",
         *_checks(product.checked),
+        learned,
     ]
 
 
@@ -64,6 +67,12 @@ def _checks(checked: pd.DataFrame) -> list[str]:
         else "They differ by no more than chance."
     )
     return [f"Predicted without them, and then measured alone on fresh seeds: {'; '.join(told)}. {verdict}"]
+
+
+def _start(row: pd.Series) -> str:
+    """That most of the time is the start, a clause."""
+    seconds = 60 * float(row["minutes"])
+    return f", {row['start_s']:.2g} s of which are the start of its runners" if 2 * row["start_s"] > seconds else ""
 
 
 def _time(row: pd.Series) -> str:

@@ -71,11 +71,11 @@ def sections(study: Study, evidence: Evidence, rng: np.random.Generator) -> list
         The sections that have something to show. Those of a search come first; all others rest on the trials that
         confirm what it found. Where a fixed design was confirmed, what compares its settings rests on its own trials.
     """
-    runs, design, evidence = evidence.runs, evidence.design, evidence.concluding
-    first = [search.search(study, runs)] if runs["exploratory"].any() else []
+    runs, design, measured_apart = evidence.runs, evidence.design, search.product(study, evidence)
+    evidence = evidence.concluding
+    first = [measured_apart] if measured_apart else []
+    first += [search.search(study, runs)] if runs["exploratory"].any() else []
     first += [search.lineage(study, runs)] if is_population(runs) else []
-    measured_apart = search.product(study, evidence)
-    first += [measured_apart] if measured_apart else []
     if not (evidence.replicates["status"] == "finished").any():
         return first
     part = Part(study, evidence, rng)

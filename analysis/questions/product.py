@@ -25,9 +25,9 @@ class Product:
     Attributes:
         table: A row for each, the least regret first: the searched settings, `layout`, its runners, environments of
             each and how they are vectorised; `minutes`, `env_steps` and `env_steps_per_s` with 90% intervals;
-            `p_best`, the probability to be the soonest; `regret`, by what share it is expected to take longer than the
-            soonest; `is_near`, whether it is expected to be about as soon; and `config`, its name, "" where it was not
-            trained.
+            `start_s`, the seconds of these before training; `p_best`, the probability to be the soonest; `regret`, by
+            what share it is expected to take longer than the soonest; `is_near`, whether it is expected to be about as
+            soon; and `config`, its name, "" where it was not trained.
         checked: A row for each configuration that was confirmed: `config`; `minutes` with a 90% interval, as predicted
             without these seeds; `measured` with a 95% one; and `holds`, whether they differ by no more than chance.
         num_learned: Trials that env steps are learned from, those that confirm among them.
@@ -86,14 +86,15 @@ def _predicted(axes: Sequence[str], learned: pd.DataFrame, rounds: pd.DataFrame,
     batches = learned[[*axes, BATCH]].drop_duplicates(subset=axes)
     cells = batches.loc[:, ~batches.columns.duplicated()].merge(layouts, how="cross")
     places = [_place(frame, axes) for frame in (cells, learned)]
-    start_s = rounds.groupby(RUNNERS)[START].max()  # some rounds find the processes of those before them
+    starts = rounds.groupby(RUNNERS)[START].max()  # some rounds find the processes of those before them
+    begins = cells[RUNNERS].map(starts).fillna(0.0).to_numpy(float)
     steps = learned["env_steps_to_target"].where(learned["status"] == "finished")
     found = predicted(
         Candidates(
             places[0],
             cells[BATCH].to_numpy(float),
             [_layout(row) for row in cells.to_dict("records")],
-            cells[RUNNERS].map(start_s).fillna(0.0).to_numpy(float),
+            begins,
         ),
         Learned.of(places[1], steps.fillna(learned["budget_env_steps"]).to_numpy(float)),
         Measured.of(
@@ -103,7 +104,7 @@ def _predicted(axes: Sequence[str], learned: pd.DataFrame, rounds: pd.DataFrame,
         ),
         np.random.default_rng(0),
     )
-    return _table(axes, cells, found, named)
+    return _table(axes, cells, found, named, begins)
 
 
 def _place(frame: pd.DataFrame, axes: Sequence[str]) -> Array:
@@ -114,7 +115,9 @@ def _layout(row: dict[str, object]) -> str:
     return " ".join(str(row[name]) for name in _OF_LAYOUT)
 
 
-def _table(axes: Sequence[str], cells: pd.DataFrame, found: Predicted, named: pd.DataFrame) -> pd.DataFrame:
+def _table(
+    axes: Sequence[str], cells: pd.DataFrame, found: Predicted, named: pd.DataFrame, start_s: Array
+) -> pd.DataFrame:
     keys = [*axes, *_OF_LAYOUT]
     names = named.drop_duplicates("config").set_index(keys)["config"].astype(str)
     several = cells[MODE].nunique() > 1
@@ -122,7 +125,7 @@ def _table(axes: Sequence[str], cells: pd.DataFrame, found: Predicted, named: pd
     for name in ("minutes", "env_steps", "env_steps_per_s"):
         spread = getattr(found, name)
         table = table.assign(**{name: spread.median, f"{name}_low": spread.low, f"{name}_high": spread.high})
-    table = table.assign(p_best=found.p_best, regret=found.regret, is_near=found.is_near)
+    table = table.assign(start_s=start_s, p_best=found.p_best, regret=found.regret, is_near=found.is_near)
     table["config"] = [names.get(key, "") for key in table[keys].itertuples(index=False, name=None)]
     return table.iloc[found.order].reset_index(drop=True)
 
