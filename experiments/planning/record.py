@@ -21,11 +21,12 @@ from experiments.search.comparing import Comparing
 
 
 def study_params(plan: Plan) -> dict[str, Any]:
-    """Parameters of the study's own run."""
+    """Parameters of the study's own run, the same when it goes on with configurations that it found by then."""
+    points = {repr(c.point) for c in plan.configurations if c.generation is None}
     return {
         "search": plan.suite.search.name,
         "scheduler": plan.suite.scheduler.name,
-        "configurations": "endless" if plan.search and plan.search.is_endless else len(plan.configurations),
+        "configurations": "endless" if plan.search and plan.search.is_endless else len(points),
         "seeds": len(plan.seeds),
         "repeats": plan.repeats,
         "budget_env_steps": plan.suite.budget_env_steps,

@@ -107,7 +107,7 @@ class SearchDesign:
     @cached_property
     def _candidates(self) -> list[Candidate]:
         """What a joint search chooses from."""
-        by_point = {key_of(c.point): c for c in self.known}
+        by_point = {key_of(c.point): c for c in self.known if c.suite.measurement is None}
         return [
             Candidate(
                 point,

@@ -121,3 +121,37 @@ def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_i
     found = left_in(out / "mlflow.db")
     assert {tags["exploratory"] for tags in found.tags.values()} == {"false"}
     assert "Use lr=" in done.stdout.split("answer      ")[1]
+
+
+JOINT = (
+    "study=joint",
+    "study.space={algorithm.training.lr:[1e-4,1e-3],algorithm.env_runners.num_env_runners:[0,1]}",
+    *SMALL[2:7],
+    "env.target=12",  # which CartPole holds from the start
+    "seeds=[0,1]",
+    "search.rounds=1",
+    "search.measurement={warmup_s:0.0,seconds:0.4,max_seconds:0.8,block_s:0.1}",
+    *SMALL[7:],
+)
+
+
+@pytest.mark.usefixtures("ray_instance")
+def test_a_joint_search_measures_alone_learns_side_by_side_and_goes_on_after_a_kill(
+    tmp_path: Path, suite_here: RunSuite
+) -> None:
+    out = tmp_path / "out"
+    Driver(out, *JOINT).until(lambda: ended(out) >= 3).kill()
+    before = asked(out)
+    resumed = suite_here(f"resume={run_id(out, 'study')}", with_ray=True)
+    assert resumed.returncode == 0
+    assert asked(out)[: len(before)] == before
+    assert list(dict.fromkeys(ask["phase"] for ask in asked(out))) == ["throughput", "search", "confirm"]
+    found = left_in(out / "mlflow.db")
+    assert set(found.statuses.values()) == {"FINISHED"}
+    assert max(Counter(found.points).values()) == 1
+    assert {tags["exclusive"] for tags in found.tags.values() if tags["phase"] != "search"} == {"true"}
+    assert {tags["exploratory"] for tags in found.tags.values() if tags["phase"] != "confirm"} == {"true"}
+    answer = resumed.stdout.split("answer      ")[1]
+    assert "of training and its start, by 2 seeds" in answer
+    assert "In other layouts (runners x environments of each) it is predicted to take " in answer
+    assert "refuse" not in resumed.stdout
