@@ -278,7 +278,7 @@ def _resolved(
     bases = [] if base is None or base in own or isinstance(suite.search, CompareSearch) else [base]
     extremes = (
         []
-        if suite.search.name == "grid"
+        if suite.search.name in ("grid", "joint")  # of lists alone
         else [point for point in corners(suite.study.space) if point not in (*own, *bases)]
     )
     counted = [resolver.counted(parsed) for parsed in (*wanted, *map(resolver.parsed, (*bases, *extremes)))]
@@ -324,8 +324,9 @@ def _lacking(parsed: ResolvedPoint) -> str:
     env, algorithm = parsed.suite.env, parsed.suite.algorithm
     if parsed.point.get(VECTORIZE_MODE) == "vector_entry_point" and not has_vector_entry_point(env):
         return f"{VECTORIZE_MODE}=vector_entry_point, which {env.name} does not have"
-    if parsed.point.get(NUM_ENV_RUNNERS) == 0 and is_asynchronous(algorithm):
-        return f"{NUM_ENV_RUNNERS}=0, since {algorithm['name']} samples while it learns and needs a runner actor"
+    runners = next((path for path in (NUM_ENV_RUNNERS, "hardware.num_env_runners") if parsed.point.get(path) == 0), "")
+    if runners and is_asynchronous(algorithm):
+        return f"{runners}=0, since {algorithm['name']} samples while it learns and needs a runner actor"
     return wrong_algorithm(algorithm, env) if "algorithm" in parsed.point else ""
 
 

@@ -22,6 +22,8 @@ from experiments.rllib.made_environments import longest_episode
 
 LEAST_REPORTS = 10
 """Of a trial, where nobody says how many and its batches allow it."""
+MOST_NAMED = 3
+"""Points that are another one, named each."""
 CHECKPOINTS_PER_TRIAL = 4
 """Unless the configuration says otherwise: a kill costs a quarter of a trial at most."""
 
@@ -138,7 +140,8 @@ def distinct(resolved: Iterable[ResolvedPoint]) -> tuple[list[ResolvedPoint], li
         raise ConfigurationError(
             f"study.space: two configurations read {twice!r} when their values are rounded for display."
         )
-    return list(found.values()), same
+    more = len(same) - MOST_NAMED
+    return list(found.values()), same[:MOST_NAMED] + ([f"{more} more that are another one here"] if more > 0 else [])
 
 
 def with_checkpoint_spacing(suite: SuiteConfig) -> SuiteConfig:

@@ -80,9 +80,13 @@ class Joint(Strategy):
         def far(num_envs: int) -> float:
             return float(abs(np.log(num_envs / wanted)))
 
-        all_envs = sorted({c.num_envs for c in simplest}, key=far)
-        self._cells = {c.learning: c.point for c in simplest if c.num_envs == all_envs[0]}
-        self._other_cells = {c.learning: c.point for c in simplest if c.num_envs == all_envs[-1]}
+        by_cell: dict[tuple[float, ...], list[Candidate]] = {}
+        for candidate in sorted(simplest, key=lambda c: far(c.num_envs)):
+            by_cell.setdefault(candidate.learning, []).append(candidate)
+        self._cells = {cell: own[0].point for cell, own in by_cell.items()}
+        self._other_cells = {
+            cell: own[-1].point for cell, own in by_cell.items() if own[-1].num_envs != own[0].num_envs
+        }
         self._rounds = self._planned_rounds(rounds)
         self._planned: list[Ask] = []
         self._stages = 0
@@ -90,8 +94,7 @@ class Joint(Strategy):
     @property
     @override
     def most_trials(self) -> int:
-        elsewhere = ELSEWHERE if self._other_cells != self._cells else 0
-        return len(self._rounds) + (len(self._cells) + min(elsewhere, len(self._cells))) * len(self._seeds)
+        return len(self._rounds) + (len(self._cells) + min(ELSEWHERE, len(self._other_cells))) * len(self._seeds)
 
     @property
     def num_learning(self) -> int:
@@ -145,7 +148,7 @@ class Joint(Strategy):
         elif stage <= len(self._seeds):
             seed = self._seeds[stage - 1]
             self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful()]
-        elif stage == len(self._seeds) + 1 and self._other_cells != self._cells:
+        elif stage == len(self._seeds) + 1:
             best = [cell for cell in self._best_cells() if cell in self._other_cells][:ELSEWHERE]
             self._planned += [Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in best]
 

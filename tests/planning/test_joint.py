@@ -32,6 +32,16 @@ def test_a_joint_search_learns_in_the_simplest_layout_and_leaves_out_what_does_n
     assert plan.env_steps_in_all() == (20 + 4 * 5) * plan.suite.budget_env_steps
 
 
+@pytest.mark.parametrize("algorithm", ["dqn", "sac", "appo", "impala"])
+def test_it_is_planned_for_other_algorithms(algorithm: str, plan_of: PlanOf) -> None:
+    env = "env=pendulum" if algorithm == "sac" else "env=cartpole"
+    plan = plan_of("study=joint", f"algorithm={algorithm}", env, cluster=DECLARED)
+    fewest = min(c.layout.num_env_runners for c in plan.configurations)
+    assert fewest == int(algorithm in ("appo", "impala"))
+    assert len({c.layout for c in plan.configurations}) > 2
+    assert len(plan.left_out) <= 7
+
+
 def test_the_base_of_a_search_is_the_point_of_its_space_that_says_the_same(plan_of: PlanOf) -> None:
     search = plan_of(*SMALL, cluster=DECLARED).search
     assert search is not None
