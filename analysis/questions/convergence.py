@@ -280,14 +280,19 @@ def pairwise(runs: pd.DataFrame, measure: str = "score") -> pd.DataFrame:
 
 def differences(matrix: pd.DataFrame) -> pd.DataFrame:
     """Every pair of configurations by their common seeds: `config_a`, `config_b`,
-    `difference` with its interval, `p`, `num_seeds`.
+    `difference` with its interval, none where both come to the same on every seed, `p`, `num_seeds`.
 
     Args:
         matrix: As `by_seed` gives it, without rows that have no value.
     """
-    first, second, found = paired_differences(matrix.to_numpy())
+    values = matrix.to_numpy()
+    first, second, found = paired_differences(values)
     pairs = {"config_a": matrix.index[first], "config_b": matrix.index[second], **found.columns("difference")}
-    return pd.DataFrame({**pairs, "p": p_values(found), "num_seeds": found.num_seeds})
+    table = pd.DataFrame({**pairs, "p": p_values(found), "num_seeds": found.num_seeds})
+    apart = values[first] - values[second]
+    same = ~np.isnan(apart).all(axis=1) & ((apart == 0) | np.isnan(apart)).all(axis=1)
+    table.loc[same, ["difference_low", "difference_high"]] = np.nan
+    return table
 
 
 def turned(pairs: pd.DataFrame, which: pd.Series) -> pd.DataFrame:
