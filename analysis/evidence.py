@@ -160,12 +160,14 @@ class Evidence:
         curves: Of these trials, as `analysis.load` gives them; None: unknown.
         axes: The searched columns of `runs`.
         claims: Environment to what another study said of it, where these trials are to confirm that.
+        searched: Of trials that confirm what a search found, all trials of the search with them.
     """
 
     runs: pd.DataFrame
     curves: pd.DataFrame | None = None
     axes: tuple[str, ...] = ()
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    searched: "Evidence | None" = None
     _answers: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
@@ -183,7 +185,9 @@ class Evidence:
         What a search has seen flatters what it chose.
         """
         exploratory = self.runs["exploratory"].astype(bool)
-        return replace(self, runs=_trimmed(self.runs[~exploratory])) if exploratory.any() else self
+        if not exploratory.any():
+            return self
+        return replace(self, runs=_trimmed(self.runs[~exploratory]), searched=self)
 
     @cached_property
     def design(self) -> "Evidence":

@@ -22,6 +22,7 @@ from analysis.questions.choosing import (
 from analysis.questions.convergence import bounds_of, by_seed, summarise
 from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
+from analysis.questions.product import product_of
 from analysis.questions.sequential import sequential_comparison
 from analysis.stats.comparisons import leaders, seeds_needed
 from analysis.stats.equivalence import seeds_for_equivalence
@@ -50,8 +51,9 @@ class Decision:
             in the same order.
         chosen: The leader to use; None if no trial finished.
         chosen_by: What singled it out: `rank` (nobody is about as good), `crashes`, `reliability`, `cost`, `auc`,
-            `auc_of_kinds` (where seconds are not compared), `columns` (no worse in any column) or `processes`; `claim`,
-            where another study recommended it; `value`, where single seeds say no more than their values.
+            `auc_of_kinds` (where seconds are not compared), `columns` (no worse in any column), `processes` or
+            `product` (of env steps and throughput, over all trials of the search); `claim`, where another study
+            recommended it; `value`, where single seeds say no more than their values.
         runner_up: The next best configuration that is not practically the same, of the leaders if there is one; None if
             there is no other configuration.
         difference: By how much the chosen one is better than the runner-up, on average over common seeds, in the
@@ -268,6 +270,16 @@ def _standing(evidence: Evidence, env: str, leading: list[str]) -> str | None:
     return claim.config if claim is not None and claim.config in leading else None
 
 
+def _favoured(evidence: Evidence, objective: str, among: list[str]) -> str | None:
+    """Of configurations about as good the one that the product favours, of a search that measured env steps and
+    throughput apart: it rests on all of its trials, and not on few fresh seeds of each. None in other studies.
+    """
+    if evidence.searched is None or objective not in ("minutes_to_target", "cost_to_target"):
+        return None
+    product = product_of(evidence.searched)
+    return None if product is None else next((c for c in product.table["config"] if c in among), None)
+
+
 def objective_of(runs: pd.DataFrame) -> str:
     """What decides in a study, a column: `score`, unless it was given another objective."""
     return str(runs["objective"].iloc[0]) if "objective" in runs and len(runs) else "score"
@@ -289,8 +301,9 @@ def _by_objective(evidence: Evidence, objective: str) -> Decision:
     for name, step in (("crashes", crash_least), ("reliability", surest)):
         if len(kept := step(sure, table)) < len(sure):
             sure, by = kept, name
-    stands = _standing(evidence, env, leading)
-    chosen = stands or sure[0]
+    stands, favoured = _standing(evidence, env, leading), _favoured(evidence, objective, sure)
+    chosen = stands or favoured or sure[0]
+    by = "product" if chosen == favoured != sure[0] else by
     order, leading = first(chosen, order), first(chosen, leading)
     runner_up = next((c for c in order if c != chosen), None)
     difference, spread, df, common = compare(values, chosen, runner_up, sign)

@@ -26,7 +26,7 @@ INTERVAL = 0.9
 NEAR = 0.1
 """Within this share of the soonest, configurations are called about as soon."""
 
-_LENGTHS = (0.4, 0.8, 1.6)
+_LENGTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Decades of learning rate, batch and environments over which log E bends; averaged by how well each describes it."""
 _OF_ENVS = 0.3
 """Standard deviation of the exponent of E in the number of environments, before any other number was tried."""
@@ -118,8 +118,8 @@ class Learned:
 @dataclass(frozen=True)
 class Measured:
     """What was measured of throughput: seconds an env step are those of the layout, plus what an iteration takes
-    whatever its size, shared by its batch, plus what its rows take where each env step is learned from in as many
-    batches whatever their size: 1 / X = t(layout) + h / B + c B. An algorithm has one of the last two.
+    whatever its size, shared by its batch, 1 / X = t(layout) + h / B; or, where each env step is learned from in as
+    many batches whatever their size, what their rows take, 1 / X = t(layout) + c B: whichever describes it better.
 
     Attributes:
         layouts: Names, sorted.
@@ -166,17 +166,20 @@ class Measured:
         Returns:
             (num_draws, num_points).
         """
-        design = np.zeros((len(self.layout), len(self.layouts) + 2))
-        design[np.arange(len(self.layout)), self.layout] = 1.0
-        scale = float(self.batch.mean())
-        design[:, -2:] = np.column_stack([scale / self.batch, self.batch / scale])
-        of_batch = np.column_stack([scale / batches, batches / scale])
+        scale, designs = float(self.batch.mean()), []
+        for power in (-1, 1):
+            design = np.zeros((len(self.layout), len(self.layouts) + 1))
+            design[np.arange(len(self.layout)), self.layout] = 1.0
+            design[:, -1] = (self.batch / scale) ** power
+            designs.append((design, (np.asarray(batches) / scale) ** power))
+        errors = [nnls(d / np.exp(self.log_seconds)[:, None], np.ones(len(d)))[1] for d, _ in designs]
+        design, of_batch = designs[int(errors[1] < errors[0])]
         wanted = np.array([self.layouts.index(name) for name in layouts])
         found = np.empty((num_draws, len(wanted)))
         for i in range(num_draws):
             seconds = np.exp(self.log_seconds + rng.normal(0.0, self.noise, len(self.log_seconds)))
             fitted, _ = nnls(design / seconds[:, None], np.ones(len(seconds)))  # relative errors
-            found[i] = -np.log(np.maximum(fitted[wanted] + of_batch @ fitted[-2:], 1e-12))
+            found[i] = -np.log(np.maximum(fitted[wanted] + of_batch * fitted[-1], 1e-12))
         return found
 
 

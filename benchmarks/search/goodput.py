@@ -17,7 +17,7 @@ from analysis.stats.interval import Array
 from benchmarks.search.replay import BATCH, LR, Grid
 from benchmarks.support.harness import Report, Table
 from experiments.config.space import Point
-from experiments.contract import FINISHED, THROUGHPUT
+from experiments.contract import CONFIRM, FINISHED, THROUGHPUT
 from experiments.search.joint import Candidate, Joint
 from experiments.search.strategy import TO_TARGET, Ask, Outcome, key_of
 
@@ -30,6 +30,8 @@ ROUNDS = 2
 """Of measuring each layout."""
 ROUND_S = 2.5
 """Seconds of a measurement, beside its start."""
+MOST_SEEDS = 15
+"""That learn, of what the others have not decided."""
 CONFIRMED, FRESH_SEEDS = 3, 5
 """The soonest that are run again beside the base, and with how many seeds."""
 SEEDS = (3, 5)
@@ -142,7 +144,7 @@ def by_search(
     ]
     lr, batch = min(study.steps, key=lambda cell: abs(np.log(cell[0] / base[LR])) + abs(np.log(cell[1] / base[BATCH])))
     start = {"lr": lr, "batch": batch, "runners": 0, "envs_each": ENVS}
-    search = Joint(candidates, start, range(num_seeds), ROUNDS)
+    search = Joint(candidates, start, range(num_seeds), ROUNDS, range(num_seeds, MOST_SEEDS))
 
     def train(point: Point) -> tuple[float, float]:
         """Env steps to target of a seed, and its seconds."""
@@ -168,12 +170,16 @@ def by_search(
     assert predicted is not None
     at_once = row_of[key_of(points[predicted.order[0]])]
     chosen = {key_of(point): point for point in (*search.found()[:CONFIRMED], start)}
-    means = {}
-    for key, point in chosen.items():
-        took_each = [train(point)[1] for _ in range(FRESH_SEEDS)]
-        seconds += sum(took_each)
-        means[key] = sum(took_each) / FRESH_SEEDS
-    return at_once, row_of[min(means, key=lambda key: means[key])], seconds / 60
+    for point in chosen.values():
+        for seed in range(FRESH_SEEDS):
+            steps, took = train(point)
+            seconds += took
+            search.asked.append(Ask(point, seed, CONFIRM))
+            search.outcomes[len(search.outcomes)] = Outcome(FINISHED, {TO_TARGET: steps}, reached=steps < study.budget)
+    predicted = search.predicted()
+    assert predicted is not None
+    best = next(points[i] for i in predicted.order if key_of(points[i]) in chosen)
+    return at_once, row_of[key_of(best)], seconds / 60
 
 
 def by_trainings(study: _Study, num_seeds: int, rng: np.random.Generator) -> tuple[int, int, float]:
@@ -258,10 +264,11 @@ def measure(quick: bool) -> Report:
                 tuple(rows),
                 "score, env steps: what a grid of whole trainings answers by itself. seconds: the smallest mean of "
                 "minutes to target of the same trainings. product: what `search=joint` predicts, from learning rates "
-                f"and batches that are trained with {ENVS} environments in the trial's own process, the best two "
-                f"with 4 as well, and {ROUNDS} measurements of a layout. and fresh seeds: the {CONFIRMED} soonest and "
-                f"the base with {FRESH_SEEDS} fresh seeds each, of which the smallest mean is chosen. measured: the "
-                "minutes of training and measuring that this takes, of those of the full grid; median.",
+                f"and batches that are trained with {ENVS} environments in the trial's own process, the best two with "
+                f"4 as well, {ROUNDS} measurements of a layout, and up to {MOST_SEEDS} seeds of what is not decided. "
+                f"and fresh seeds: the {CONFIRMED} soonest and the base with {FRESH_SEEDS} fresh seeds each, of which "
+                "the product of all trials chooses. measured: the minutes of training and measuring that this takes, "
+                "of those of the full grid; median.",
             ),
         ),
     )

@@ -119,11 +119,13 @@ class JointSearch:
     of the products of both the soonest are confirmed, one at a time.
 
     Attributes:
+        max_seeds: Most seeds that learn, of what is not decided by the study's: the next whole numbers.
         rounds: Measurements of each layout.
         measurement: How each is measured.
     """
 
     name: Literal["joint"]
+    max_seeds: Annotated[Positive, Field(le=MAX_TRIALS)]
     rounds: Annotated[Positive, Field(le=100)]
     measurement: MeasurementSettings = MeasurementSettings()
 
@@ -329,6 +331,8 @@ def searching_seeds(suite: "SuiteConfig") -> tuple[int, ...]:
         wanted = suite.scheduler.population
     elif isinstance(suite.search, RacingSearch):
         wanted = suite.search.max_seeds
+    elif isinstance(suite.search, JointSearch):
+        wanted = max(wanted, suite.search.max_seeds)
     elif isinstance(suite.search, CompareSearch):
         wanted = suite.search.most_seeds
     return (*seeds, *range(max(seeds) + 1, max(seeds) + 1 + wanted - len(seeds)))[:wanted]

@@ -72,7 +72,8 @@ class SearchDesign:
             return Listed(listed, seeds, suite.objectives, FIXED)
         proposals: Strategy
         if isinstance(search, JointSearch):
-            joint = Joint(self._candidates, self.base, seeds, search.rounds)
+            own = len(suite.seeds)
+            joint = Joint(self._candidates, self.base, seeds[:own], search.rounds, seeds[own:])
             return Confirming(joint, self.base, suite.confirmation.top, suite.confirmation.seeds, alone=True)
         if isinstance(pbt := suite.scheduler, Pbt):
             axes, ends = parse_space(suite.study.space), self.generation_ends()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, predicted
+from analysis.stats.goodput import NEAR, Candidates, Learned, Measured, Predicted, predicted
 from analysis.stats.interval import Array
 from experiments.config.space import Point
 from experiments.contract import FINISHED, THROUGHPUT
@@ -14,8 +14,10 @@ from experiments.search.strategy import TO_TARGET, Ask, Outcome, Signal, Strateg
 
 SEEDS_BEFORE_LEAVING_OUT = 3
 """Of all learning settings, before those that can hardly be the soonest get no more."""
-HARDLY = 0.02
+HARDLY = 0.01
 """Probability to be the soonest below which, in all of its layouts, a learning setting gets no more seeds."""
+SURE = NEAR / 2
+"""Expected regret of the soonest, a share of its time, at which no more seeds are needed."""
 ELSEWHERE = 2
 """Learning settings, the best, that are trained with another number of environments as well."""
 OTHER_BATCHES = 4
@@ -55,11 +57,19 @@ class Joint(Strategy):
 
     First every layout is measured, alone, in rounds of random order. Then learning settings are trained side by side in
     the layout of fewest processes, seed by seed: what can hardly be the soonest in any layout gets no more after three
-    seeds. The best are trained with another number of environments too, since layouts differ in these.
+    seeds. The best are trained with another number of environments too, since layouts differ in these. Then what may
+    still be the soonest gets more seeds, until the expected regret of the best is small.
     `analysis/stats/goodput.py` has the product.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], base: Point, seeds: Sequence[int], rounds: int) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        base: Point,
+        seeds: Sequence[int],
+        rounds: int,
+        more_seeds: Sequence[int] = (),
+    ) -> None:
         """Look for the soonest.
 
         Args:
@@ -67,9 +77,10 @@ class Joint(Strategy):
             base: The point that the study starts from, with whose number of environments learning is measured.
             seeds: Seeds that learning is measured with.
             rounds: Measurements of each layout.
+            more_seeds: Seeds for what is not decided by then.
         """
         super().__init__(("minutes_to_target",))
-        self._candidates, self._seeds = tuple(candidates), tuple(seeds)
+        self._candidates, self._seeds, self._more = tuple(candidates), tuple(seeds), tuple(more_seeds)
         self._of = {key_of(c.point): c for c in candidates}
         fewest = min(c.num_env_runners for c in candidates)
         simplest = [c for c in candidates if c.num_env_runners == fewest]
@@ -89,12 +100,14 @@ class Joint(Strategy):
         }
         self._rounds = self._planned_rounds(rounds)
         self._planned: list[Ask] = []
+        self._left = list(self._more)
         self._stages = 0
 
     @property
     @override
     def most_trials(self) -> int:
-        return len(self._rounds) + (len(self._cells) + min(ELSEWHERE, len(self._other_cells))) * len(self._seeds)
+        num_seeds, elsewhere = len(self._seeds), min(ELSEWHERE, len(self._other_cells))
+        return len(self._rounds) + len(self._cells) * (num_seeds + len(self._more)) + elsewhere * num_seeds
 
     @property
     def num_learning(self) -> int:
@@ -141,16 +154,22 @@ class Joint(Strategy):
         super().start(ask)
 
     def _plan(self) -> None:
-        """The trials that come next, once all before have ended."""
+        """The trials that come next, once all before have ended; none if that was all."""
         stage, self._stages = self._stages, self._stages + 1
+        first = 1 + len(self._seeds)
         if stage == 0:
             self._planned += self._rounds
-        elif stage <= len(self._seeds):
-            seed = self._seeds[stage - 1]
-            self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful()]
-        elif stage == len(self._seeds) + 1:
-            best = [cell for cell in self._best_cells() if cell in self._other_cells][:ELSEWHERE]
+        elif stage < first:
+            self._planned += [Ask(self._cells[cell], self._seeds[stage - 1]) for cell in self._hopeful()]
+        elif stage == first and (best := [c for c in self._best_cells() if c in self._other_cells][:ELSEWHERE]):
             self._planned += [Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in best]
+        elif self._left and not self._is_sure():
+            seed = self._left.pop(0)
+            self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful()]
+
+    def _is_sure(self) -> bool:
+        found = self.predicted()
+        return found is None or float(found.regret.min()) <= SURE
 
     def _hopeful(self) -> list[tuple[float, ...]]:
         """The learning settings that may still be the soonest."""

@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from experiments.config.space import Point
 from experiments.contract import CONFIRM, FAILED, FINISHED, SEARCH, THROUGHPUT
-from experiments.search.joint import HARDLY, SEEDS_BEFORE_LEAVING_OUT, Candidate, Joint
+from experiments.search.joint import HARDLY, SEEDS_BEFORE_LEAVING_OUT, SURE, Candidate, Joint
 from experiments.search.strategy import Ask, Confirming, Outcome, key_of
 from experiments.search.trial_queue import Limits, TrialQueue
 from tests.support.search_runs import OutcomeOf, run
@@ -60,7 +61,7 @@ def outcome(ask: Ask) -> Outcome:
     return Outcome(FINISHED, values, int(taken), 5.0, target=475.0, reached=taken < BUDGET)
 
 
-def joint(points: list[Point] = POINTS) -> Joint:
+def joint(points: list[Point] = POINTS, more_seeds: Sequence[int] = ()) -> Joint:
     candidates = [
         Candidate(
             point,
@@ -73,7 +74,7 @@ def joint(points: list[Point] = POINTS) -> Joint:
         )
         for point in points
     ]
-    return Joint(candidates, BASE, SEEDS, rounds=2)
+    return Joint(candidates, BASE, SEEDS, rounds=2, more_seeds=more_seeds)
 
 
 def queue(search: Joint | None = None, **more: Any) -> TrialQueue:
@@ -177,6 +178,17 @@ def test_a_learning_setting_that_crashes_counts_with_the_budget() -> None:
     search = joint()
     run(queue(search), crashing(1e-3))
     assert {point["lr"] for point in search.found()[:2]} == {3e-4, 3e-3}
+
+
+def test_what_is_not_decided_gets_more_seeds_and_what_is_does_not() -> None:
+    alike, apart = joint(more_seeds=range(5, 12)), joint([p for p in POINTS if p["lr"] != 3e-3], range(5, 12))
+    asked = [run(queue(search), outcome) for search in (alike, apart)]
+    more = [{ask.seed for ask in of_one if ask.phase == SEARCH} - set(SEEDS) for of_one in asked]
+    assert more[0] > more[1]
+    found = alike.predicted()
+    assert found is not None
+    assert max(more[0]) == 11 or found.regret.min() <= SURE
+    assert len(asked[0]) <= queue(alike).strategy.most_trials
 
 
 def test_with_a_single_number_of_environments_nothing_is_trained_elsewhere() -> None:
