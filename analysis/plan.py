@@ -8,7 +8,7 @@ if not __package__:  # run as a file: what is called like the suite's packages i
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from typing import Any
@@ -21,7 +21,12 @@ from analysis import AnalysisError
 from analysis.document.command_line import exit_code_of, settings_of
 from analysis.evidence import is_measured
 from analysis.load import Study, load_study
+from analysis.plots.text import level
+from analysis.questions.elsewhere import Machine, elsewhere, widest
+from analysis.questions.labels import time_shown
 from analysis.questions.prediction import OWN_PROCESS, Beside, Prediction, Target, beside_training, predict
+from analysis.questions.product import factors_of
+from analysis.questions.runners import ENVS, RUNNERS
 from analysis.questions.throughput import check_comparable
 from analysis.stats.interval import Interval
 from analysis.stores.executions import executions
@@ -30,6 +35,8 @@ from experiments.contract.words import labelled, plural
 _KEYS = (
     "env_steps",
     "hardware",
+    "num_cpus",
+    "probe",
     "num_env_runners",
     "num_envs_per_env_runner",
     "batch",
@@ -46,6 +53,8 @@ python experiments/run.py study=runner_scaling. Evaluations and reports are coun
 
   python analysis/plan.py env_steps=10000000 hardware=workstation [key=value ...]
 
+  python analysis/plan.py study=joint num_cpus=64     what reaches the target soonest there, from a study that searched it here
+
   env_steps=        to sample
   hardware=         the profile; its runners and environments count unless the next two say otherwise
   num_env_runners=  runners of the run; 0: the trial's own process, as hardware=auto has it
@@ -53,12 +62,16 @@ python experiments/run.py study=runner_scaling. Evaluations and reports are coun
   batch=            env steps of a train batch; default: the largest that was measured
   study=            the study of throughput, by name or run id; default runner_scaling
   algorithm= env=   which of its parts, if it has several
+  num_cpus=         of study=joint: CPUs of the machine; a profile's runners say how many it has otherwise
+  probe=            of study=joint: env steps/s of the simplest layout, measured there (the command is printed); without it, that machine's
+                    processes are taken to be as fast as the ones here
   trained=          the study, by name or run id, that says what evaluations and reports take; default: the latest of this algorithm and env
   tracking_uri=     the store that holds them; default: outputs/mlflow.db
   --config-dir      a folder of your own, whose hardware/ may have the profile
 
 Exit codes: 0 predicted. 2 what was measured does not allow it; the message has the command that measures it.
 """  # noqa: E501
+_MOST_LAYOUTS = 4
 _MOST_LOOKED_AT = 8
 """Studies that are asked what evaluations and reports take."""
 
@@ -170,14 +183,14 @@ def target_of(given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> Targ
     return Target(steps, runners, envs, given.get("hardware", ""), gpu, learners > 1, batch)
 
 
-def _number(text: str) -> float:
+def _number(text: str, key: str = "env_steps") -> float:
     try:
-        steps = float(text)
+        number = float(text)
     except ValueError:
-        steps = math.nan
-    if not 0 < steps < math.inf:
-        raise AnalysisError(f"env_steps={text}: must be a number above 0, such as 10000000 or 1e7.")
-    return steps
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise AnalysisError(f"{key}={text}: must be a number above 0, such as 10000000 or 1e7.")
+    return number
 
 
 def _whole(given: Mapping[str, str], key: str, otherwise: int | None, least: int = 1) -> int | None:
@@ -265,6 +278,10 @@ def main(arguments: Sequence[str]) -> int:
 def _plan(arguments: Sequence[str]) -> int:
     words, config_dirs = conf.config_dirs(arguments)
     given = settings_of(words, _KEYS, USAGE)
+    if "study" in given and "env_steps" not in given:
+        for line in joint_lines(load_study(given["study"], given.get("tracking_uri")), given, config_dirs):
+            print(line)
+        return 0
     target = target_of(given, config_dirs)
     runs, measured_by, found = _predicted(given, target)
     beside = _beside(runs, given)
@@ -275,6 +292,67 @@ def _plan(arguments: Sequence[str]) -> int:
     for line in lines_of(found, target, beside, command_of("single", given, runs, measured_by)):
         print(line)
     return 0
+
+
+def joint_lines(study: Study, given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> list[str]:
+    """What reaches the target soonest on another machine, for the terminal.
+
+    Args:
+        study: One that searched learning settings and layouts together.
+        given: The command line's words.
+        config_dirs: As for `profile`.
+
+    Raises:
+        AnalysisError: It did not, or the machine is not said; names the fix.
+    """
+    factors = factors_of(study.evidence)
+    if factors is None:
+        raise AnalysisError(
+            f"study={given['study']}: did not search learning settings and layouts together, so env_steps= has to say "
+            "how many are to be sampled. Or run first: python experiments/run.py study=joint"
+        )
+    settings = profile(given["hardware"], config_dirs) if "hardware" in given else {}
+    runners, cpus = settings.get("num_env_runners"), _whole(given, "num_cpus", None)
+    if runners is None and cpus is None:
+        raise AnalysisError("how large is the machine? Give num_cpus=64, or a hardware= that says its runners.")
+    most = cpus - 1 if cpus is not None else int(runners or 0)
+    simplest = factors.rounds.sort_values([RUNNERS, ENVS], ascending=[True, False]).iloc[0]
+    own = factors.rounds[(factors.rounds[[RUNNERS, ENVS]] == simplest[[RUNNERS, ENVS]]).all(axis=1)]
+    speed = _number(given["probe"], "probe") / float(own["env_steps_per_s"].mean()) if "probe" in given else 1.0
+    machine = Machine(most, runners, settings.get("num_envs_per_env_runner"), speed)
+    table = elsewhere(factors, study.curves, study.facts, machine)
+    where = f"hardware={given['hardware']}" if "hardware" in given else f"{cpus} CPUs"
+    at = "rescaled by the probe" if "probe" in given else "with processes as fast as the ones here"
+    lines = [labelled("plan", f"{study.experiment} on {where}: predicted, {at}")]
+    for i, row in enumerate(table.drop_duplicates([RUNNERS, ENVS]).head(_MOST_LAYOUTS).to_dict("records")):
+        word = "soonest" if i == 0 else "then" if i == 1 else ""
+        lines.append(labelled(word, _predicted_layout(row, factors.axes)))
+    there = shlex.join([f"hardware={given.get('hardware', 'auto')}", "seeds=[0]"])
+    measure = command_of("runner_scaling", {**given, "hardware": ""}, factors.rounds)
+    lines += [
+        labelled("to narrow", "measure there what may be the soonest:"),
+        labelled("", f"{measure} {shlex.quote(_space(widest(table)))} {there}"),
+    ]
+    if "probe" not in given:
+        simple = shlex.quote(_space([(int(simplest[RUNNERS]), int(simplest[ENVS]))]))
+        lines += [
+            labelled("probe", "how fast its processes are takes ten seconds there; then give probe=<env steps/s>:"),
+            labelled("", f"{measure} {simple} seeds=[0]"),
+        ]
+    return lines
+
+
+def _predicted_layout(row: Mapping[Hashable, Any], axes: Sequence[str]) -> str:
+    settings = ", ".join(f"{axis}={level(axis, row[axis])}" for axis in axes)
+    ends = [time_shown(Interval(row[f"minutes_{end}"], math.nan, math.nan)) for end in ("low", "high")]
+    bound = ", more runners than were measured" if row["is_bound"] else ""
+    return f"{row[RUNNERS]} x {row[ENVS]} at {settings}: target in {ends[0]} to {ends[1]}{bound}"
+
+
+def _space(layouts: Sequence[tuple[int, int]]) -> str:
+    runners, envs = (sorted({layout[i] for layout in layouts}) for i in (0, 1))
+    counts = f"hardware.num_env_runners:{runners},hardware.num_envs_per_env_runner:{envs}".replace(" ", "")
+    return f"study.space={{{counts}}}"
 
 
 def _predicted(given: Mapping[str, str], target: Target) -> tuple[pd.DataFrame, str, Prediction]:

@@ -1,6 +1,6 @@
 """What reaches the target soonest, of a search that measured env steps to target and seconds an env step apart."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, pre
 from analysis.stats.interval import Array, Interval
 from analysis.stats.moderated import moderated_intervals
 
-BATCH, MODE, START = "train_batch_size_total", "vectorize_mode", "start_s"
+BATCH, MODE = "train_batch_size_total", "vectorize_mode"
 LAYOUT = "layout"
 _OF_LAYOUT = (RUNNERS, ENVS, MODE)
 _NORMAL_90 = 1.645
@@ -54,6 +54,71 @@ class Product:
         return self.table[same].sort_values("minutes", kind="stable", ignore_index=True)
 
 
+@dataclass(frozen=True)
+class Factors:
+    """What a search learned and measured apart.
+
+    Attributes:
+        axes: Columns of the searched settings that learning depends on.
+        cells: A row for each learning setting: `axes`, and the batch.
+        learned: Trials that env steps to target are learned from.
+        rounds: Measurements of throughput.
+    """
+
+    axes: tuple[str, ...]
+    cells: pd.DataFrame
+    learned: pd.DataFrame
+    rounds: pd.DataFrame
+
+    @property
+    def env_steps(self) -> Learned:
+        """Env steps to target."""
+        steps = self.learned["env_steps_to_target"].where(self.learned["status"] == "finished")
+        return Learned.of(self.place(self.learned), steps.fillna(self.learned["budget_env_steps"]).to_numpy(float))
+
+    @property
+    def throughput(self) -> Measured:
+        """Env steps/s."""
+        rounds = self.rounds
+        names = [layout_name(row) for row in rounds.to_dict("records")]
+        return Measured.of(names, rounds[BATCH].to_numpy(float), rounds["env_steps_per_s"].to_numpy(float))
+
+    def place(self, frame: pd.DataFrame) -> Array:
+        """Rows with `axes`, runners and environments of each, as `Learned.place` has them."""
+        columns = [*(frame[axis].astype(float) for axis in self.axes), total_envs(frame)]
+        return np.asarray(np.log10(np.column_stack(columns)))
+
+    def start_s(self, runners: pd.Series) -> Array:
+        """Seconds before training, by the runners: the longest, since some rounds find the processes of those before.
+
+        More runners than were measured start side by side, as long as the most of these.
+        """
+        longest = self.rounds.groupby(RUNNERS)["start_s"].max().fillna(0.0)
+        return np.array([longest.get(count, longest.iloc[-1]) for count in runners], dtype=float)
+
+
+def factors_of(evidence: Evidence, with_confirmed: bool = True) -> Factors | None:
+    """What a search on one environment learned and measured apart; None of other studies, and of one that has not
+    come so far.
+
+    Args:
+        evidence: All of its trials.
+        with_confirmed: Whether env steps are learned from the trials that confirm as well.
+    """
+    runs = replicates(evidence.runs)
+    exploratory = runs["exploratory"].astype(bool)
+    rounds = runs[exploratory & (runs["phase"] == "throughput") & runs["env_steps_per_s"].gt(0)]
+    ended = runs[runs["status"].isin(["finished", "failed"])]
+    searched = ended[exploratory & (ended["phase"] == "search")]
+    if rounds.empty or searched.empty or runs["env"].nunique() > 1:
+        return None
+    axes = tuple(axis for axis in evidence.axes if axis in runs and axis not in _OF_LAYOUT)
+    columns = list(dict.fromkeys([*axes, BATCH]))
+    cells = searched[columns].drop_duplicates(subset=[*axes], ignore_index=True)
+    learned = pd.concat([searched, ended[~exploratory]]) if with_confirmed else searched
+    return Factors(axes, cells, learned, rounds)
+
+
 @once
 def product_of(evidence: Evidence) -> Product | None:
     """The product of a search on one environment that measured layouts and trained learning settings apart.
@@ -64,54 +129,39 @@ def product_of(evidence: Evidence) -> Product | None:
     Returns:
         None of other studies, and of one that has not come so far.
     """
-    runs = replicates(evidence.runs)
-    exploratory = runs["exploratory"].astype(bool)
-    rounds = runs[exploratory & (runs["phase"] == "throughput") & runs["env_steps_per_s"].gt(0)]
-    searched = runs[exploratory & (runs["phase"] == "search") & runs["status"].isin(["finished", "failed"])]
-    if rounds.empty or searched.empty or runs["env"].nunique() > 1:
+    factors, before = factors_of(evidence), factors_of(evidence, with_confirmed=False)
+    if factors is None or before is None:
         return None
-    confirmed = runs[~exploratory & runs["status"].isin(["finished", "failed"])]
-    axes = [axis for axis in evidence.axes if axis in runs and axis not in _OF_LAYOUT]
-    table = _predicted(axes, pd.concat([searched, confirmed]), rounds, confirmed)
+    runs = replicates(evidence.runs)
+    confirmed = runs[~runs["exploratory"].astype(bool) & runs["status"].isin(["finished", "failed"])]
     return Product(
-        table,
-        _checked(_predicted(axes, searched, rounds, confirmed), confirmed),
-        len(searched) + len(confirmed),
-        len(rounds),
+        _predicted(factors, confirmed),
+        _checked(_predicted(before, confirmed), confirmed),
+        len(factors.learned),
+        len(factors.rounds),
     )
 
 
-def _predicted(axes: Sequence[str], learned: pd.DataFrame, rounds: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
-    layouts = rounds[[*_OF_LAYOUT]].drop_duplicates()
-    batches = learned[[*axes, BATCH]].drop_duplicates(subset=axes)
-    cells = batches.loc[:, ~batches.columns.duplicated()].merge(layouts, how="cross")
-    places = [_place(frame, axes) for frame in (cells, learned)]
-    starts = rounds.groupby(RUNNERS)[START].max()  # some rounds find the processes of those before them
-    begins = cells[RUNNERS].map(starts).fillna(0.0).to_numpy(float)
-    steps = learned["env_steps_to_target"].where(learned["status"] == "finished")
+def _predicted(factors: Factors, named: pd.DataFrame) -> pd.DataFrame:
+    layouts = factors.rounds[[*_OF_LAYOUT]].drop_duplicates()
+    cells = factors.cells.merge(layouts, how="cross")
+    start_s = factors.start_s(cells[RUNNERS])
     found = predicted(
         Candidates(
-            places[0],
+            factors.place(cells),
             cells[BATCH].to_numpy(float),
-            [_layout(row) for row in cells.to_dict("records")],
-            begins,
+            [layout_name(row) for row in cells.to_dict("records")],
+            start_s,
         ),
-        Learned.of(places[1], steps.fillna(learned["budget_env_steps"]).to_numpy(float)),
-        Measured.of(
-            [_layout(row) for row in rounds.to_dict("records")],
-            rounds[BATCH].to_numpy(float),
-            rounds["env_steps_per_s"].to_numpy(float),
-        ),
+        factors.env_steps,
+        factors.throughput,
         np.random.default_rng(0),
     )
-    return _table(axes, cells, found, named, begins)
+    return _table(factors.axes, cells, found, named, start_s)
 
 
-def _place(frame: pd.DataFrame, axes: Sequence[str]) -> Array:
-    return np.asarray(np.log10(np.column_stack([*(frame[axis].astype(float) for axis in axes), total_envs(frame)])))
-
-
-def _layout(row: dict[str, object]) -> str:
+def layout_name(row: Mapping[Hashable, object]) -> str:
+    """A layout as `Measured` knows it."""
     return " ".join(str(row[name]) for name in _OF_LAYOUT)
 
 

@@ -30,7 +30,11 @@ READING = [
 SUITE = [
     c for c in COMMANDS if c.startswith("python experiments/") and c not in ("python experiments/run.py", *READING)
 ]
-PAGES = ("docs/spaces.md", *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("science/*/README.md")))
+PAGES = (
+    "docs/spaces.md",
+    "docs/joint.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("science/*/README.md")),
+)
 QUICK = [c for c in (*SUITE, *(c for page in PAGES for c in commands_of(page))) if "dry_run" in c or "--cfg" in c]
 REAL = [c for c in SUITE if c not in QUICK]
 
