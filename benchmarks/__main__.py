@@ -27,6 +27,7 @@ MODULES = {
     "report": "analysis.report_time",
     "intervals": "calibration.intervals",
     "goodput": "search.goodput",
+    "joint": "search.joint",
     "calibration": "calibration.seeds",
     "compare": "calibration.comparing",
     "laws_calibration": "calibration.scaling_laws",
@@ -34,7 +35,7 @@ MODULES = {
     "learning": "learning.scores",
 }
 """Name of a benchmark, and of its page, to its module."""
-LONG = ("calibration", "learning", "scale")
+LONG = ("calibration", "joint", "learning", "scale")
 """Those that take days, or more than half an hour: run where they are named alone."""
 
 

@@ -73,7 +73,7 @@ class SearchDesign:
         proposals: Strategy
         if isinstance(search, JointSearch):
             own = len(suite.seeds)
-            joint = Joint(self._candidates, self.base, seeds[:own], search.rounds, seeds[own:])
+            joint = Joint(self._candidates, self.base, seeds[:own], search.rounds, seeds[own:], suite.objectives)
             return Confirming(joint, self.base, suite.confirmation.top, suite.confirmation.seeds, alone=True)
         if isinstance(pbt := suite.scheduler, Pbt):
             axes, ends = parse_space(suite.study.space), self.generation_ends()

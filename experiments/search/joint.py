@@ -69,6 +69,7 @@ class Joint(Strategy):
         seeds: Sequence[int],
         rounds: int,
         more_seeds: Sequence[int] = (),
+        objectives: Sequence[str] = ("minutes_to_target",),
     ) -> None:
         """Look for the soonest.
 
@@ -78,15 +79,16 @@ class Joint(Strategy):
             seeds: Seeds that learning is measured with.
             rounds: Measurements of each layout.
             more_seeds: Seeds for what is not decided by then.
+            objectives: The study's: minutes, or their cost, which is the same for all on one machine.
         """
-        super().__init__(("minutes_to_target",))
+        super().__init__(objectives)
         self._candidates, self._seeds, self._more = tuple(candidates), tuple(seeds), tuple(more_seeds)
         self._of = {key_of(c.point): c for c in candidates}
         fewest = min(c.num_env_runners for c in candidates)
         simplest = [c for c in candidates if c.num_env_runners == fewest]
-        own = self._of.get(key_of(base))
-        wanted = own.num_envs if own else max(c.num_envs for c in simplest)
-        self._base = own or simplest[len(simplest) // 2]
+        listed = self._of.get(key_of(base))
+        wanted = listed.num_envs if listed else max(c.num_envs for c in simplest)
+        self._base = listed or simplest[len(simplest) // 2]
 
         def far(num_envs: int) -> float:
             return float(abs(np.log(num_envs / wanted)))
@@ -125,7 +127,7 @@ class Joint(Strategy):
         for candidate in self._candidates:
             by_layout.setdefault(candidate.layout, []).append(candidate)
         points = []
-        for i, (_, own) in enumerate(by_layout.items()):
+        for i, own in enumerate(by_layout.values()):
             batches = sorted({c.batch for c in own}, key=lambda b: abs(np.log(b / self._base.batch)))
             measured = dict.fromkeys((min(batches), max(batches)) if i % OTHER_BATCHES == 0 else batches[:1])
             points += [min((c for c in own if c.batch == b), key=self._apart).point for b in measured]
