@@ -127,12 +127,12 @@ def shown(found: Interval, form: str) -> str:
 
 
 def time_shown(minutes: Interval) -> str:
-    """Minutes in the unit that fits: `1.4 s [1.1, 1.8]`, `2.4 min [1.9, 3]`, `5.2 h [4.1, 6.6]`."""
+    """Minutes in the unit that fits: `1.4 s [1.1, 1.8]`, `2.4 min [1.9, 3.0]`, `5.2 h [4.1, 6.6]`."""
     unit, times = ("s", 60.0) if minutes.estimate < 1.5 else ("min", 1.0) if minutes.estimate < 90 else ("h", 1 / 60)
     if math.isnan(minutes.estimate):
         return "-"
     numbers = [times * value for value in (minutes.estimate, minutes.low, minutes.high)]
-    ends = [f"{number:.{3 if number >= 10 else 2}g}" for number in numbers]
+    ends = [f"{number:.3g}" if number >= 10 else f"{number:#.2g}" for number in numbers]
     return f"{ends[0]} {unit}" + ("" if math.isnan(minutes.low) else f" [{ends[1]}, {ends[2]}]")
 
 

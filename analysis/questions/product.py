@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.evidence import Evidence, conclusive, once, replicates
 from analysis.questions.runners import ENVS, RUNNERS, total_envs
-from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, predicted
+from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, longest_start, predicted
 from analysis.stats.interval import Array, Interval
 from analysis.stats.moderated import moderated_intervals
 
@@ -89,12 +89,9 @@ class Factors:
         return np.asarray(np.log10(np.column_stack(columns)))
 
     def start_s(self, runners: pd.Series) -> Array:
-        """Seconds before training, by the runners: the longest, since some rounds find the processes of those before.
-
-        More runners than were measured start side by side, as long as the most of these.
-        """
-        longest = self.rounds.groupby(RUNNERS)["start_s"].max().fillna(0.0)
-        return np.array([longest.get(count, longest.iloc[-1]) for count in runners], dtype=float)
+        """Seconds before training, by the runners."""
+        starts = zip(self.rounds[RUNNERS].astype(int), self.rounds["start_s"].fillna(0.0), strict=True)
+        return longest_start([int(count) for count in runners], [(count, float(s)) for count, s in starts])
 
 
 def factors_of(evidence: Evidence, with_confirmed: bool = True) -> Factors | None:

@@ -36,6 +36,8 @@ _UNKNOWN_SPREAD = 0.25
 """Relative variance of env steps over seeds, where no cell has two."""
 _UNKNOWN_NOISE = 0.05
 """Relative standard deviation of a throughput that was measured once."""
+_START_NOISE = 0.1
+"""Relative standard deviation of the seconds before training, from a measurement to a training, for all alike."""
 _LEAST_NOISE = 0.02
 """Relative standard deviation of a measured throughput, at least: rounds of one study agree better than machines do."""
 
@@ -183,6 +185,27 @@ class Measured:
         return found
 
 
+def longest_start(runners: Sequence[int], measured: Sequence[tuple[int, float]]) -> Array:
+    """Seconds before training, by the number of runners: the longest of as many or more, since some measurements find
+    the processes of those before them. More runners than were measured start side by side, as long as the most of
+    these.
+
+    Args:
+        runners: (num_candidates,) 0: none is started.
+        measured: Runners and seconds of each measurement.
+
+    Returns:
+        (num_candidates,)
+    """
+    most = max(count for count, _ in measured)
+
+    def longest(count: int) -> float:
+        alike = [s for other, s in measured if (other == 0 if count == 0 else other >= min(count, most))]
+        return max(alike, default=0.0)
+
+    return np.array([longest(count) for count in runners], dtype=float)
+
+
 @dataclass(frozen=True)
 class Candidates:
     """Configurations to choose from, arrays (num_candidates,) but for their place.
@@ -266,7 +289,8 @@ def predicted(candidates: Candidates, learned: Learned, measured: Measured, rng:
     of_pair = [pairs.index(pair) for pair in zip(candidates.layouts, batch, strict=True)]
     layouts, batches = [layout for layout, _ in pairs], np.array([each for _, each in pairs])
     log_speed = measured.draws(layouts, batches, rng)[:, of_pair]
-    minutes = (candidates.start_s + np.exp(log_steps - log_speed)) / 60
+    start_s = np.asarray(candidates.start_s) * np.exp(rng.normal(0.0, _START_NOISE, (NUM_DRAWS, 1)))
+    minutes = (start_s + np.exp(log_steps - log_speed)) / 60
     best = minutes.min(axis=1, keepdims=True)
     return Predicted(
         Spread.of(minutes),

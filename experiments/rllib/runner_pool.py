@@ -50,9 +50,16 @@ class PooledEnvRunnerGroup(EnvRunnerGroup):  # type: ignore[misc]  # RLlib ships
         super().stop()
 
 
-def use() -> None:
-    """Have the algorithms that this process builds from now on take their remote runners from those of earlier ones."""
+def use(num_runners: int = 0) -> None:
+    """Have the algorithms that this process builds from now on take their remote runners from those of earlier ones.
+
+    Args:
+        num_runners: Of the next one: if fewer are there, it starts all of them, so that how long it takes to start says
+            what it takes on its own.
+    """
     algorithm.EnvRunnerGroup = PooledEnvRunnerGroup
+    if sum(map(len, _idle.values())) < num_runners:
+        clear()
 
 
 def leave() -> None:

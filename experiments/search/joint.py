@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from analysis.stats.goodput import NEAR, Candidates, Learned, Measured, Predicted, predicted
+from analysis.stats.goodput import NEAR, Candidates, Learned, Measured, Predicted, longest_start, predicted
 from analysis.stats.interval import Array
 from experiments.config.space import Point
 from experiments.contract import FINISHED, THROUGHPUT
@@ -221,15 +221,13 @@ class Joint(Strategy):
         steps = [
             o.values[TO_TARGET] if o.status == FINISHED and o.reached else float(c.budget_env_steps) for c, o in learned
         ]
-        start_s: dict[int, float] = {}  # the longest: some rounds find the processes of those before them
-        for c, o in measured:
-            start_s[c.num_env_runners] = max(o.values.get("start_s", 0.0), start_s.get(c.num_env_runners, 0.0))
+        starts = [(c.num_env_runners, o.values.get("start_s", 0.0)) for c, o in measured]
         return predicted(
             Candidates(
                 _array([c.place for c in asked]),
                 _array([c.batch for c in asked]),
                 [c.layout for c in asked],
-                _array([start_s[c.num_env_runners] for c in asked]),
+                longest_start([c.num_env_runners for c in asked], starts),
             ),
             Learned.of(_array([c.place for c, _ in learned]), _array(steps)),
             Measured.of(

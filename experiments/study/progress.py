@@ -162,7 +162,8 @@ class Progress:
         if new < (total - self._before) / 100:
             return ", time left not known yet"
         rate = new / (unpaused_s() - self._start_unpaused)
-        return f", about {duration((total - done) / rate)} left"
+        about = "at most" if self._plan.suite.stop_at_target else "about"  # what ends early leaves env steps
+        return f", {about} {duration((total - done) / rate)} left"
 
     def _render(self) -> RenderableType:
         table = Table(box=None, header_style="bold", pad_edge=False)

@@ -24,7 +24,7 @@ class MeasuredTrial(Trial):
             runner_pool.leave()
             super()._start()
             return
-        runner_pool.use()
+        runner_pool.use(self._trial.algorithm["env_runners"]["num_env_runners"])
         super()._start()
         self._settings = self._trial.measurement
         self._ready: list[list[Event]] = []  # measured, and not told yet
