@@ -128,6 +128,7 @@ def _runs(scores: Array) -> pd.DataFrame:
     ).astype({"config": pd.CategoricalDtype([f"b={batch}" for batch in batches])})
     ended = {
         "status": "finished",
+        "env": "simulated",
         "repeat": 0,
         "exploratory": False,
         "target": np.nan,
