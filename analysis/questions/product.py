@@ -103,16 +103,18 @@ def factors_of(evidence: Evidence, with_confirmed: bool = True) -> Factors | Non
         with_confirmed: Whether env steps are learned from the trials that confirm as well.
     """
     runs = replicates(evidence.runs)
-    exploratory = runs["exploratory"].astype(bool)
-    rounds = runs[exploratory & (runs["phase"] == "throughput") & runs["env_steps_per_s"].gt(0)]
-    ended = runs[runs["status"].isin(["finished", "failed"])]
-    searched = ended[exploratory & (ended["phase"] == "search")]
+    ended = runs[runs["status"].isin(["finished", "failed"])].astype({"exploratory": bool})
+    tried = ended[ended["exploratory"]]
+    rounds, searched = (
+        tried[(tried["phase"] == "throughput") & tried["env_steps_per_s"].gt(0)],
+        tried[tried["phase"] == "search"],
+    )
     if rounds.empty or searched.empty or runs["env"].nunique() > 1:
         return None
     axes = tuple(axis for axis in evidence.axes if axis in runs and axis not in _OF_LAYOUT)
     columns = list(dict.fromkeys([*axes, BATCH]))
     cells = searched[columns].drop_duplicates(subset=[*axes], ignore_index=True)
-    learned = pd.concat([searched, ended[~exploratory]]) if with_confirmed else searched
+    learned = pd.concat([searched, ended[~ended["exploratory"]]]) if with_confirmed else searched
     return Factors(axes, cells, learned, rounds)
 
 
