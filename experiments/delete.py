@@ -215,12 +215,12 @@ def _recommended(asked: Asked, found: "Holdings") -> set[str]:
     from analysis.questions.decision import runs_of_chosen
 
     try:
-        runs = load_study(found.stored.study.run_id, asked.place.store_uri, metrics=()).runs if found.stored else None
+        study = load_study(found.stored.study.run_id, asked.place.store_uri, metrics=()) if found.stored else None
     except AnalysisError as error:
         raise ConfigurationError(f"keep=best: {error}") from None
-    kept = set() if runs is None else runs_of_chosen(runs)
+    kept = set() if study is None else runs_of_chosen(study.evidence)
     if not kept:
-        why = "MLflow does not know the study" if runs is None else "no trial has finished with a score"
+        why = "MLflow does not know the study" if study is None else "no trial has finished with a score"
         raise ConfigurationError(
             f"keep=best: no configuration is recommended, since {why}. Without keep=best everything is removed."
         )

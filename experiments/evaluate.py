@@ -210,7 +210,7 @@ def _recommended(asked: Asked) -> list[tuple[str, str]]:
         study = load_study(asked.name, asked.place.store_uri)
     except AnalysisError as error:
         raise ConfigurationError(str(error)) from None
-    found = seeds_to_show(study.runs)
+    found = seeds_to_show(study.evidence)
     if not found:
         raise ConfigurationError(
             f"study={asked.name}: recommends no configuration, since no trial has finished with a score. "

@@ -315,7 +315,7 @@ def _video(outcome: "StudyOutcome", place: Place) -> str:
     try:
         lines = []
         archive = Archive(place)
-        shown_seeds = seeds_to_show(load_study(outcome.study_run, place.store_uri).runs)
+        shown_seeds = seeds_to_show(load_study(outcome.study_run, place.store_uri).evidence)
         for shown in {shown.env: shown for shown in shown_seeds}.values():  # the median seed, where there are several
             trained = of_run(archive, shown.run_id, trust=True)  # this study wrote it
             policy = load(trained.checkpoint, trained.named)

@@ -373,7 +373,7 @@ _WHY_CHOSEN = {
     "auc": "among those {alike} and as cheap it has the largest area under the learning curve",
     "auc_of_kinds": "among those {alike} it has the largest area under the learning curve (seconds of several kinds "
     "of machine are not compared)",
-    "product": "among those {alike} it is the soonest by the env steps and the throughput of all trials of the search",
+    "product": "they tie, and over all trials of the search, not these seeds alone, it is the soonest",
     "columns": "no other is at least as good in every column of the table",
     "processes": "among those about as fast it takes the fewest processes",
 }

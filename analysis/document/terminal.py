@@ -11,7 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evidence import OF_OBJECTIVES
-from analysis.questions.labels import WORDS, fails, interval_of, seeds_finished, shares, shown, with_interval
+from analysis.questions.labels import (
+    WORDS,
+    fails,
+    interval_of,
+    seeds_finished,
+    shares,
+    shown,
+    time_shown,
+    with_interval,
+)
 
 _LEARNING: dict[str, Callable[[pd.Series], str]] = {
     "": lambda row: "*" if row["leader"] else "",
@@ -33,7 +42,7 @@ _FIRST_TO_GO = ("trained steps/s", "env steps/s", "ever held", "seeds", "worst s
 _MEANING = {
     "score": "score: mean over seeds",
     "ever held": "ever held: seeds that hold the target at some time",
-    "minutes to target": "minutes to target: mean, of training and its start; a seed without has the longest",
+    "time to target": "time to target: mean, of training and its start; a seed that never holds it has the longest",
     "env steps to target": "env steps to target: mean, seeds that never hold it counted with the budget (>=)",
 }
 
@@ -50,7 +59,8 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool, width: int) -> Table:
     columns = dict(_SPEED if measured else _LEARNING)
     for measure in OF_OBJECTIVES:
         if (summary["decided_by"] == measure).any():
-            columns[WORDS[measure]] = partial(_by_objective, measure=measure)
+            name = "time to target" if measure == "minutes_to_target" else WORDS[measure]  # in the unit that fits
+            columns[name] = partial(_by_objective, measure=measure)
     table, console = _table(summary, columns, measured, exclusive), Console(width=1000)
     for name in _FIRST_TO_GO:
         if Measurement.get(console, console.options, table).maximum <= width:
@@ -114,7 +124,9 @@ def _table(
 
 def _by_objective(row: pd.Series, measure: str) -> str:
     missed = measure != "score_in_minutes" and row["num_seeds"] and not row["num_reached"]
-    return "not reached" if missed else with_interval(row, measure)
+    if missed:
+        return "not reached"
+    return time_shown(interval_of(row, measure)) if measure == "minutes_to_target" else with_interval(row, measure)
 
 
 def _has_target(row: pd.Series) -> bool:

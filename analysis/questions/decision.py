@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.evidence import SMALLER_IS_BETTER, Evidence, is_measured, once
+from analysis.evidence import SMALLER_IS_BETTER, Evidence, once
 from analysis.questions.choosing import (
     choose,
     compare,
@@ -115,16 +115,16 @@ class Shown:
     role: str
 
 
-def seeds_to_show(runs: pd.DataFrame) -> list[Shown]:
+def seeds_to_show(evidence: Evidence) -> list[Shown]:
     """The best and the median seed, by score, of the configuration that is chosen for each environment;
     of an even number the lower one is the median. None where throughput was measured, which leaves no policy.
 
     Args:
-        runs: As `analysis.load` gives them.
+        evidence: All trials of a study.
     """
     found = []
-    concluding = Evidence(runs).concluding
-    for decision in [] if is_measured(runs) else decisions_of(concluding):
+    concluding = evidence.concluding
+    for decision in [] if evidence.is_measured else decisions_of(concluding):
         finished = concluding.of_envs[decision.env].conclusive
         own = finished[(finished["config"] == decision.chosen) & finished["score"].notna()]
         own = own.sort_values("score", ascending=False, kind="stable")
@@ -137,14 +137,15 @@ def seeds_to_show(runs: pd.DataFrame) -> list[Shown]:
     return found
 
 
-def runs_of_chosen(runs: pd.DataFrame) -> set[str]:
+def runs_of_chosen(evidence: Evidence) -> set[str]:
     """Run ids of all trials of the configurations that are chosen, one for each environment;
     none where no trial finished.
 
     Args:
-        runs: As `analysis.load` gives them.
+        evidence: All trials of a study.
     """
-    chosen = {(decision.env, decision.chosen) for decision in decisions_of(Evidence(runs).concluding)}
+    runs = evidence.runs
+    chosen = {(decision.env, decision.chosen) for decision in decisions_of(evidence.concluding)}
     own = [pair in chosen for pair in zip(runs["env"], runs["config"], strict=True)]
     return {str(run_id) for run_id in runs.loc[own, "run_id"].dropna()}
 

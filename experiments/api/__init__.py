@@ -178,7 +178,7 @@ def _median_seed(study: "Study") -> str:
     from analysis.questions.decision import seeds_to_show
 
     # the best, then the median where there are several
-    found = {shown.env: shown.run_id for shown in seeds_to_show(study.runs)}
+    found = {shown.env: shown.run_id for shown in seeds_to_show(study.evidence)}
     if len(found) != 1:
         why = "recommends no configuration" if not found else f"has several environments ({', '.join(found)})"
         raise ConfigurationError(

@@ -67,6 +67,7 @@ class Cluster:
     is_declared: bool = False  # what it has was said, and not counted
     is_joined: bool = False  # nodes may come and go
     num_coming: int = 0  # of the nodes, the last are not there yet: an autoscaler may add them
+    real_cpus: int = 0  # where others were declared, how many there are
     limited: str = ""  # how many of its CPUs this machine lets a study use, and why
 
     @property
@@ -106,6 +107,10 @@ class Cluster:
         counted = amount(there.num_cpus, there.num_gpus)
         if self.limited:
             counted = f"{self.limited} and {plural(there.num_gpus, 'GPU')}"
+        elif self.real_cpus:
+            counted = (
+                f"{plural(there.num_cpus, 'CPU')} ({self.real_cpus} are there) and {plural(there.num_gpus, 'GPU')}"
+            )
         return f"{where} {has} {counted}{grows}"
 
 
@@ -119,6 +124,7 @@ def local_machine(hardware: HardwareSettings) -> Cluster:
     return Cluster(
         (Node(cpus, gpus, _own_accelerator_types() if gpus else (), memory_of_trials(hardware.memory_gib)),),
         is_declared=cpus != real.usable or bool(hardware.num_gpus),
+        real_cpus=0 if cpus == real.usable else real.usable,
         limited=str(real) if real.limit and cpus == real.usable else "",
     )
 

@@ -342,7 +342,8 @@ def _built(
             if not may_leave_out:
                 raise
             last = error
-            left_out[f"{plural(point.layout.num_env_runners, 'runner')}: {cluster}"] = None
+            needed = plural(int(error.request.required_resources.get("CPU", 0)), "CPU")
+            left_out[f"{plural(point.layout.num_env_runners, 'runner')}, which need {needed}: {cluster}"] = None
     if last is not None and not found:
         raise last
     return tuple(found), tuple(left_out)

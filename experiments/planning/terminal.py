@@ -61,6 +61,8 @@ def plan_lines(plan: Plan) -> list[str]:
             "throughput",
             "comparable: each trial runs alone"
             if plan.exclusive
+            else "comparable where it counts: what measures or confirms runs alone, what learns shares the machine"
+            if plan.measures
             else "not comparable across studies: trials share the machine",
         ),
     ]

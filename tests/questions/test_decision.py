@@ -356,12 +356,18 @@ def test_table_and_critical_batch_take_the_learning_rate_that_is_chosen() -> Non
 def test_the_choice_is_shown_by_its_best_and_its_median_seed() -> None:
     runs = make_runs({"low": [100, 110, 105], "best": [400, 420, 395], "mid": [250, 240, 260]})
     runs["run_id"] = [f"{config}-{seed}" for config, seed in zip(runs["config"], runs["seed"], strict=True)]
-    assert [(shown.run_id, shown.role) for shown in seeds_to_show(runs)] == [("best-1", "best"), ("best-0", "median")]
+    assert [(shown.run_id, shown.role) for shown in seeds_to_show(Evidence(runs))] == [
+        ("best-1", "best"),
+        ("best-0", "median"),
+    ]
     two = runs[runs["seed"] < 2]
-    assert [(shown.run_id, shown.role) for shown in seeds_to_show(two)] == [("best-1", "best"), ("best-0", "median")]
+    assert [(shown.run_id, shown.role) for shown in seeds_to_show(Evidence(two))] == [
+        ("best-1", "best"),
+        ("best-0", "median"),
+    ]
     one = runs[runs["seed"] == 2]
-    assert [(shown.run_id, shown.role) for shown in seeds_to_show(one)] == [("best-2", "best")]
+    assert [(shown.run_id, shown.role) for shown in seeds_to_show(Evidence(one))] == [("best-2", "best")]
 
 
 def test_a_study_in_which_nothing_finished_shows_nothing() -> None:
-    assert seeds_to_show(with_status(make_runs({"a": [1.0, 2.0]}), "a", [0, 1], "failed")) == []
+    assert seeds_to_show(Evidence(with_status(make_runs({"a": [1.0, 2.0]}), "a", [0, 1], "failed"))) == []

@@ -54,8 +54,8 @@ def test_it_is_told_and_a_column_where_it_decides_and_nowhere_else() -> None:
     told = "Use `soon`: target in 6.5 s [6.3, 6.7], of training and its start, by 4 seeds."
     assert answer.headline == f"{told} The 2 others take significantly longer."
     columns = [c.header for c in outcome_table(closing_table(by_clock), True, 300).columns]
-    assert "minutes to target" in columns
-    assert "minutes to target" not in [c.header for c in outcome_table(closing_table(by_score), True, 300).columns]
+    assert "time to target" in columns
+    assert "time to target" not in [c.header for c in outcome_table(closing_table(by_score), True, 300).columns]
     assert best_metrics(closing_table(by_clock))["best/minutes_to_target"] == pytest.approx(0.108, abs=1e-3)
     assert not [name for name in best_metrics(closing_table(by_score)) if "minutes" in name or "cost" in name]
 

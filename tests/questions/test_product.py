@@ -7,6 +7,7 @@ import pytest
 from analysis.document.answer import answers
 from analysis.document.product import of_layouts, sentences
 from analysis.evidence import Evidence
+from analysis.questions.decision import seeds_to_show
 from analysis.questions.product import product_of
 from tests.support.study_frames import make_runs
 
@@ -94,6 +95,7 @@ def test_the_answer_says_what_the_other_layouts_take_and_why_the_fastest_sampler
     assert "with the fastest sampler, 8 x 16, since it needs 2" in fastest
     assert fastest.endswith("times the env steps.")
     assert answer.layouts in answer.lines()
+    assert {shown.config for shown in seeds_to_show(evidence)} == {answer.decision.chosen}
 
 
 def test_where_the_simplest_layout_is_chosen_the_next_ones_are_told_with_their_start() -> None:

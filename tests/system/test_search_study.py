@@ -155,3 +155,4 @@ def test_a_joint_search_measures_alone_learns_side_by_side_and_goes_on_after_a_k
     assert "of training and its start, by 2 seeds" in answer
     assert "In other layouts (runners x environments of each) it is predicted to take " in answer
     assert "refuse" not in resumed.stdout
+    assert "none: " not in resumed.stdout
