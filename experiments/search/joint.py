@@ -12,8 +12,6 @@ from experiments.config.space import Point
 from experiments.contract import FINISHED, THROUGHPUT
 from experiments.search.strategy import TO_TARGET, Ask, Outcome, Signal, Strategy, key_of
 
-SEEDS_BEFORE_LEAVING_OUT = 3
-"""Of all learning settings, before those that can hardly be the soonest get no more."""
 HARDLY = 0.01
 """Probability to be the soonest below which, in all of its layouts, a learning setting gets no more seeds."""
 SURE = NEAR / 2
@@ -56,9 +54,9 @@ class Joint(Strategy):
     """The soonest configuration by the product of env steps to target and seconds an env step.
 
     First every layout is measured, alone, in rounds of random order. Then learning settings are trained side by side in
-    the layout of fewest processes, seed by seed: what can hardly be the soonest in any layout gets no more after three
-    seeds. The best are trained with another number of environments too, since layouts differ in these. Then what may
-    still be the soonest gets more seeds, until the expected regret of the best is small.
+    the layout of fewest processes, with all of the study's seeds. The best are trained with another number of
+    environments too, since layouts differ in these. Then what may still be the soonest gets more seeds, one by one,
+    until the expected regret of the best is small.
     `analysis/stats/goodput.py` has the product.
     """
 
@@ -162,7 +160,7 @@ class Joint(Strategy):
         if stage == 0:
             self._planned += self._rounds
         elif stage < first:
-            self._planned += [Ask(self._cells[cell], self._seeds[stage - 1]) for cell in self._hopeful()]
+            self._planned += [Ask(point, self._seeds[stage - 1]) for point in self._cells.values()]
         elif stage == first and (best := [c for c in self._best_cells() if c in self._other_cells][:ELSEWHERE]):
             self._planned += [Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in best]
         elif self._left and not self._is_sure():
@@ -175,8 +173,8 @@ class Joint(Strategy):
 
     def _hopeful(self) -> list[tuple[float, ...]]:
         """The learning settings that may still be the soonest."""
-        if self._stages <= SEEDS_BEFORE_LEAVING_OUT + 1 or (found := self.predicted()) is None:
-            return list(self._cells)
+        found = self.predicted()
+        assert found is not None, "else it is sure"
         p_best: dict[tuple[float, ...], float] = {}
         for candidate, p in zip(self._measurable, found.p_best, strict=True):
             p_best[candidate.learning] = p_best.get(candidate.learning, 0.0) + float(p)
