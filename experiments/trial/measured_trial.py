@@ -24,7 +24,9 @@ class MeasuredTrial(Trial):
             runner_pool.leave()
             super()._start()
             return
-        runner_pool.use(self._trial.algorithm["env_runners"]["num_env_runners"])
+        # a search goes by what starting takes as well
+        wanted = self._trial.algorithm["env_runners"]["num_env_runners"] if self._trial.exploratory else 0
+        runner_pool.use(wanted)
         super()._start()
         self._settings = self._trial.measurement
         self._ready: list[list[Event]] = []  # measured, and not told yet

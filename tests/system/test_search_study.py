@@ -130,6 +130,7 @@ JOINT = (
     "env.target=12",  # which CartPole holds from the start
     "seeds=[0,1]",
     "search.rounds=1",
+    "search.max_seeds=3",
     "search.measurement={warmup_s:0.0,seconds:0.4,max_seconds:0.8,block_s:0.1}",
     *SMALL[7:],
 )
