@@ -328,7 +328,7 @@ def joint_lines(study: Study, given: Mapping[str, str], config_dirs: Sequence[st
         word = "soonest" if i == 0 else "then" if i == 1 else ""
         lines.append(labelled(word, _predicted_layout(row, factors.axes)))
     there = shlex.join([f"hardware={given.get('hardware', 'auto')}", "seeds=[0]"])
-    measure = command_of("runner_scaling", {**given, "hardware": ""}, factors.rounds)
+    measure = command_of("runner_scaling", given, factors.rounds, study.command)
     lines += [
         labelled("to narrow", "measure there what may be the soonest:"),
         labelled("", f"{measure} {shlex.quote(_space(widest(table)))} {there}"),

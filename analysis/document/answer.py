@@ -19,12 +19,11 @@ from analysis.questions.labels import (
     WORDS,
     code,
     fails,
-    interval_of,
+    in_its_unit,
     listed,
     named,
     shares,
     shown,
-    time_shown,
     with_interval,
 )
 from analysis.questions.product import product_of
@@ -217,7 +216,7 @@ def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
     """
     seeds, num_seeds = _seeds(row), row["num_seeds"]
     if decision.measure in OF_OBJECTIVES:
-        return f"{_OBJECTIVE[decision.measure].format(_by(row, decision.measure))}, by {seeds}"
+        return f"{_OBJECTIVE[decision.measure].format(in_its_unit(row, decision.measure))}, by {seeds}"
     if decision.measure == "env_steps_per_s":
         return f"{with_interval(row, 'env_steps_per_s')} env steps/s"
     if np.isnan(row["target"]) or not (row["num_reached"] or row["num_at_end"]):
@@ -261,14 +260,9 @@ def _are(configs: Sequence[str], decision: Decision, numbers: pd.DataFrame | Non
     words = named(configs)
     if numbers is not None:
         words = listed(
-            [f"{code(c)} ({_called(decision.measure)}{_by(numbers.loc[c], decision.measure)})" for c in configs]
+            [f"{code(c)} ({_called(decision.measure)}{in_its_unit(numbers.loc[c], decision.measure)})" for c in configs]
         )
     return f"{words} {'is' if len(configs) == 1 else 'are'}"
-
-
-def _by(row: pd.Series, measure: str) -> str:
-    """A measure of a configuration; times in the unit that fits."""
-    return time_shown(interval_of(row, measure)) if measure == _MINUTES else with_interval(row, measure)
 
 
 def _called(measure: str) -> str:
@@ -360,7 +354,7 @@ def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str
         return f"This one, because {why}.{best if some_are_out else ''}{_to_equivalence(decision)}{alone}"
     if decision.runner_up is None or decision.runner_up in decision.uncompared:
         return alone.strip()
-    told = f"{_called(decision.measure)}{_by(summary.loc[decision.runner_up], decision.measure)}"
+    told = f"{_called(decision.measure)}{in_its_unit(summary.loc[decision.runner_up], decision.measure)}"
     return f"Next best: {code(decision.runner_up)}, {told}.{alone}"
 
 

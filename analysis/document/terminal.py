@@ -14,11 +14,11 @@ from analysis.evidence import OF_OBJECTIVES
 from analysis.questions.labels import (
     WORDS,
     fails,
+    in_its_unit,
     interval_of,
     seeds_finished,
     shares,
     shown,
-    time_shown,
     with_interval,
 )
 
@@ -126,7 +126,7 @@ def _by_objective(row: pd.Series, measure: str) -> str:
     missed = measure != "score_in_minutes" and row["num_seeds"] and not row["num_reached"]
     if missed:
         return "not reached"
-    return time_shown(interval_of(row, measure)) if measure == "minutes_to_target" else with_interval(row, measure)
+    return in_its_unit(row, measure)
 
 
 def _has_target(row: pd.Series) -> bool:

@@ -136,6 +136,11 @@ def time_shown(minutes: Interval) -> str:
     return f"{ends[0]} {unit}" + ("" if math.isnan(minutes.low) else f" [{ends[1]}, {ends[2]}]")
 
 
+def in_its_unit(row: Mapping[str, Any], measure: str) -> str:
+    """A measure of a frame's row; times to target in the unit that fits."""
+    return time_shown(interval_of(row, measure)) if measure == "minutes_to_target" else with_interval(row, measure)
+
+
 def with_interval(row: Mapping[str, Any], measure: str) -> str:
     """A measure of a frame's row, as `shown` writes it."""
     return shown(interval_of(row, measure), FORMS[measure])

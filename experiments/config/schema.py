@@ -31,7 +31,13 @@ from experiments.config.fields import (
 from experiments.config.measurement_settings import MeasurementSettings
 from experiments.config.objective_settings import Objective, ObjectiveSettings, check_objective
 from experiments.config.preprocessing_settings import PreprocessingSettings
-from experiments.config.search_settings import ConfirmationSettings, SchedulerSettings, SearchSettings, check_search
+from experiments.config.search_settings import (
+    SEARCHES,
+    ConfirmationSettings,
+    SchedulerSettings,
+    SearchSettings,
+    check_search,
+)
 from experiments.contract import MAX_REPORTS
 
 
@@ -351,7 +357,7 @@ class SuiteConfig:
     @property
     def is_search(self) -> bool:
         """True if later trials depend on earlier results, so that conclusions need seeds of their own."""
-        return self.search.name in ("optuna", "racing", "joint") or self.scheduler.name != "fifo"
+        return self.search.name in SEARCHES or self.scheduler.name != "fifo"
 
     @property
     def objectives(self) -> tuple[str, ...]:

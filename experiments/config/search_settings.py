@@ -130,6 +130,8 @@ class JointSearch:
     measurement: MeasurementSettings = MeasurementSettings()
 
 
+SEARCHES = ("optuna", "racing", "joint")
+"""Those whose later trials depend on earlier results."""
 SearchSettings = Annotated[
     GridSearch | RandomSearch | OptunaSearch | RacingSearch | CompareSearch | JointSearch, Field(discriminator="name")
 ]
@@ -226,7 +228,7 @@ def check_search(suite: "SuiteConfig") -> None:
         return
     if not (suite.confirms or suite.max_env_steps or suite.max_minutes):
         return
-    named = f"search={search.name}" if search.name in ("optuna", "racing", "joint") else f"scheduler={scheduler.name}"
+    named = f"search={search.name}" if search.name in SEARCHES else f"scheduler={scheduler.name}"
     if not suite.is_search:
         limited = "max_env_steps" if suite.max_env_steps else "max_minutes"
         named = "confirmation.always=true" if suite.confirmation.always else limited

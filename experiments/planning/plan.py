@@ -112,8 +112,7 @@ class Plan:
 
     def runs_alone(self, trial: TrialConfig) -> bool:
         """True if a trial has the machine to itself: in a joint search those that measure or confirm."""
-        of_joint = isinstance(self.suite.search, JointSearch) and trial.phase in (THROUGHPUT, CONFIRM)
-        return self.exclusive or of_joint
+        return self.exclusive or (self.measures and trial.phase in (THROUGHPUT, CONFIRM))
 
     @property
     def ahead(self) -> int:

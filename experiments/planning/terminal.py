@@ -8,7 +8,6 @@ from rich.table import Table
 
 from experiments.config import extension
 from experiments.config.errors import first_line
-from experiments.config.search_settings import JointSearch
 from experiments.contract.words import duration, labelled, mib, plural, span
 from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
@@ -186,11 +185,11 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
         )
     if not isinstance(strategy, Confirming):
         return f"{_points_and_seeds(plan)}: {size}"
-    if isinstance(joint := strategy.search, Joint) and isinstance(suite.search, JointSearch):
+    if isinstance(joint := strategy.search, Joint):
         learning = plural(joint.num_learning, "trial") + " that learn"
         return (
             f"search=joint: {plural(joint.num_layouts, 'layout')} measured alone in "
-            f"{plural(suite.search.rounds, 'round')}, at most {learning}, then the {strategy.top} soonest and the base "
+            f"{plural(joint.num_rounds, 'round')}, at most {learning}, then the {strategy.top} soonest and the base "
             f"on {plural(len(suite.confirmation.seeds), 'held-out seed')}, one at a time: {size}"
         )
     groups = {"search": suite.search.name, "scheduler": suite.scheduler.name}

@@ -58,6 +58,9 @@ class Joint(Strategy):
     environments too, since layouts differ in these. Then what may still be the soonest gets more seeds, one by one,
     until the expected regret of the best is small.
     `analysis/stats/goodput.py` has the product.
+
+    Attributes:
+        num_rounds: Measurements of each layout.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class Joint(Strategy):
         self._other_cells = {
             cell: own[-1].point for cell, own in by_cell.items() if own[-1].num_envs != own[0].num_envs
         }
-        self._rounds = self._planned_rounds(rounds)
+        self.num_rounds, self._rounds = rounds, self._planned_rounds(rounds)
         self._planned: list[Ask] = []
         self._left = list(self._more)
         self._stages = 0
@@ -161,42 +164,34 @@ class Joint(Strategy):
             self._planned += self._rounds
         elif stage < first:
             self._planned += [Ask(point, self._seeds[stage - 1]) for point in self._cells.values()]
-        elif stage == first and (best := [c for c in self._best_cells() if c in self._other_cells][:ELSEWHERE]):
+        elif stage == first and (best := [c for c in self._soonest() if c in self._other_cells][:ELSEWHERE]):
             self._planned += [Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in best]
-        elif self._left and not self._is_sure():
+        elif self._left and (found := self.predicted()) is not None and found.regret.min() > SURE:
             seed = self._left.pop(0)
-            self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful()]
+            self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful(found)]
 
-    def _is_sure(self) -> bool:
-        found = self.predicted()
-        return found is None or float(found.regret.min()) <= SURE
-
-    def _hopeful(self) -> list[tuple[float, ...]]:
+    def _hopeful(self, found: Predicted) -> list[tuple[float, ...]]:
         """The learning settings that may still be the soonest."""
-        found = self.predicted()
-        assert found is not None, "else it is sure"
         p_best: dict[tuple[float, ...], float] = {}
         for candidate, p in zip(self._measurable, found.p_best, strict=True):
             p_best[candidate.learning] = p_best.get(candidate.learning, 0.0) + float(p)
         return [cell for cell in self._cells if p_best.get(cell, 0.0) >= HARDLY]
 
-    def _best_cells(self) -> list[tuple[float, ...]]:
+    def _soonest(self) -> dict[tuple[float, ...], Point]:
         """Learning settings, the soonest first, each in its best layout."""
-        if (found := self.predicted()) is None:
-            return []
-        return list(dict.fromkeys(self._measurable[i].learning for i in found.order))
+        best: dict[tuple[float, ...], Point] = {}
+        if (found := self.predicted()) is not None:
+            measurable = self._measurable
+            for candidate in (measurable[i] for i in found.order):
+                best.setdefault(candidate.learning, candidate.point)
+        return best
 
     @override
     def found(self) -> list[Point]:
         """Every learning setting in its best layout, the soonest first: fresh seeds tell them apart,
         where layouts of the same were measured.
         """
-        if (predicted := self.predicted()) is None:
-            return []
-        best: dict[tuple[float, ...], Point] = {}
-        for i in predicted.order:
-            best.setdefault(self._measurable[i].learning, self._measurable[i].point)
-        return list(best.values())
+        return list(self._soonest().values())
 
     @property
     def _measurable(self) -> list[Candidate]:
