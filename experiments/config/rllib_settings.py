@@ -161,8 +161,15 @@ def _check_model(settings: Mapping[str, Any]) -> None:
                 kind = "activation in torch.nn" if find is get_activation_fn else "initializer in torch.nn.init"
                 raise ConfigurationError(f"{key}.{name}={value!r}: there is no such {kind}.") from None
     for name, arguments in settings.items():
-        initializer = settings.get(name.removesuffix("_kwargs")) if name.endswith("_initializer_kwargs") else None
-        if initializer is not None and arguments is not None:
+        if not name.endswith("_initializer_kwargs") or arguments is None:
+            continue
+        initializer = settings.get(name.removesuffix("_kwargs"))
+        if initializer is None and arguments:
+            raise ConfigurationError(
+                f"{key}.{name}={arguments!r}: there is no initializer that takes them. "
+                f"Give {key}.{name.removesuffix('_kwargs')}=..., or leave them out."
+            )
+        if initializer is not None:
             function = get_initializer_fn(initializer, framework="torch")
             declared = _annotations([function])
             for argument, value in arguments.items():

@@ -197,8 +197,12 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("fcnet_activation", "conv_activation", "fusionnet_activation"), _ACTIVATION),
     **dict.fromkeys(("fcnet_hiddens", "head_fcnet_hiddens", "fusionnet_hiddens"), _SIZES),
     "conv_filters": _CONV_FILTERS,
-    "fcnet_kernel_initializer": word("orthogonal_", null=True),
-    "fcnet_bias_initializer": word("zeros_", "ones_", null=True),
+    **dict.fromkeys(
+        [f"{part}_kernel_initializer" for part in ("fcnet", "conv", "head_fcnet")], word("orthogonal_", null=True)
+    ),
+    **dict.fromkeys(
+        [f"{part}_bias_initializer" for part in ("fcnet", "conv", "head_fcnet")], word("zeros_", "ones_", null=True)
+    ),
     "gain": real(tried=(0.1, 2.0)),
     # Counts.
     **dict.fromkeys(("num_env_runners", "num_learners"), _CHOSEN_IF_NULL),
@@ -428,6 +432,8 @@ def choices_of(file: Path) -> tuple[str, ...]:
         return next(pair for pair in pairs if refusal(*pair) is None)
     if group == "measurement":  # no study has one unless it asks for it
         return (f"+{group}={file.stem}",)
+    if file.parent.name == "search" and file.stem == "joint":  # it answers nothing but what reaches the target soonest
+        return ("search=joint", "objective=minutes_to_target")
     return (f"{group}={file.stem}",)
 
 
