@@ -9,6 +9,7 @@ FREEZE = .lock/bin/python -m pip freeze --all --exclude pip --exclude rl-scaling
 
 # Where Python may not write bytecode, as in many images, each process compiles torch and Ray anew: 5 s of a core. uv leaves that to Python.
 unexport PYTHONDONTWRITEBYTECODE
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 
@@ -17,20 +18,21 @@ help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: study
-study: $(VENV)/study ## Install what is missing and run the default study; ARGS="hardware=laptop seeds=[0,1,2,3,4]" passes overrides on
-	$(BIN)/python experiments/run.py $(ARGS)
+study: $(VENV)/study ## Install what is missing and run a study, joint unless ARGS name another; ARGS="hardware=laptop seeds=[0,1,2,3,4]"
+	$(BIN)/python experiments/run.py $(if $(or $(findstring study=,$(ARGS)),$(findstring resume=,$(ARGS)),$(findstring confirm=,$(ARGS))),,study=joint) $(ARGS)
 
 .PHONY: test
 test: $(VENV)/dev ## Install what is missing and run the tests, two at a time; ARGS="-m nightly" runs those before a release
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: check
-check: $(VENV)/dev ## Lint, format, types, import directions, dependencies, shell scripts, the wheel, the files of deploy/
+check: $(VENV)/dev ## Lint, format, types, import directions, dependencies, documentation, shell scripts, the wheel, the files of deploy/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/mkdocs build
 	$(BIN)/shellcheck .ci/run .ci/nightly .ci/debian deploy/slurm/study.sh
 	$(BIN)/python -m pytest -q -m '' tests/deploy
 
@@ -56,6 +58,16 @@ lock: ## Resolve the ranges of pyproject.toml anew and write the four requiremen
 	{ echo '# Tests, lint and types, on top of requirements-cluster.txt.'; grep -vxFf .lock/cluster .lock/dev; } > requirements-dev.txt
 	{ echo '# Peers of the benchmarks, on top of requirements-dev.txt.'; grep -vxFf .lock/dev .lock/bench; } > requirements-bench.txt
 	rm -rf .lock
+
+.PHONY: docs
+docs: $(VENV)/dev ## The documentation as a site, site/index.html, which reads and searches offline
+	$(BIN)/mkdocs build
+
+.PHONY: dist
+dist: $(VENV)/dev ## Wheel and sdist in dist/, checked; nothing is uploaded
+	rm -rf dist
+	$(BIN)/python -m build --quiet .
+	$(BIN)/twine check --strict dist/*
 
 .PHONY: clean
 clean: ## Remove the environment; results stay

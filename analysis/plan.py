@@ -11,14 +11,14 @@ import shlex
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import yaml
 
 import conf
 from analysis import AnalysisError
-from analysis.document.command_line import exit_code_of, settings_of
+from analysis.document.command_line import Command, NotAWord, Whole
 from analysis.evidence import is_measured
 from analysis.load import Study, load_study
 from analysis.plots.text import level
@@ -32,45 +32,6 @@ from analysis.stats.interval import Interval
 from analysis.stores.executions import executions
 from experiments.contract.words import labelled, plural
 
-_KEYS = (
-    "env_steps",
-    "hardware",
-    "num_cpus",
-    "probe",
-    "num_env_runners",
-    "num_envs_per_env_runner",
-    "batch",
-    "study",
-    "algorithm",
-    "env",
-    "trained",
-    "tracking_uri",
-)
-USAGE = f"python analysis/plan.py env_steps=... {' '.join(f'[{key}=...]' for key in _KEYS[1:])}"
-HELP = """\
-Predicts the hours of a training run on a hardware profile, from a study of throughput that was run before, for example by
-python experiments/run.py study=runner_scaling. Evaluations and reports are counted in where trials of the store trained to a budget.
-
-  python analysis/plan.py env_steps=10000000 hardware=workstation [key=value ...]
-
-  python analysis/plan.py study=joint num_cpus=64     what reaches the target soonest there, from a study that searched it here
-
-  env_steps=        to sample
-  hardware=         the profile; its runners and environments count unless the next two say otherwise
-  num_env_runners=  runners of the run; 0: the trial's own process, as hardware=auto has it
-  num_envs_per_env_runner=  environments of each; default: any that was measured
-  batch=            env steps of a train batch; default: the largest that was measured
-  study=            the study of throughput, by name or run id; default runner_scaling
-  algorithm= env=   which of its parts, if it has several
-  num_cpus=         of study=joint: CPUs of the machine; a profile's runners say how many it has otherwise
-  probe=            of study=joint: env steps/s of the simplest layout, measured there (the command is printed); without it, that machine's
-                    processes are taken to be as fast as the ones here
-  trained=          the study, by name or run id, that says what evaluations and reports take; default: the latest of this algorithm and env
-  tracking_uri=     the store that holds them; default: outputs/mlflow.db
-  --config-dir      a folder of your own, whose hardware/ may have the profile
-
-Exit codes: 0 predicted. 2 what was measured does not allow it; the message has the command that measures it.
-"""  # noqa: E501
 _MOST_LAYOUTS = 4
 _MOST_LOOKED_AT = 8
 """Studies that are asked what evaluations and reports take."""
@@ -156,7 +117,7 @@ def profile(name: str, config_dirs: Sequence[str] = ()) -> dict[str, Any]:
     return inherited | own
 
 
-def target_of(given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> Target:
+def target_of(given: Mapping[str, Any], config_dirs: Sequence[str] = ()) -> Target:
     """The command line's words.
 
     Args:
@@ -167,38 +128,20 @@ def target_of(given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> Targ
         AnalysisError: One is missing or makes no sense; names the fix.
     """
     if "env_steps" not in given:
-        raise AnalysisError(f"env_steps= is missing: how many are to be sampled? Usage: {USAGE}")
+        raise AnalysisError("env_steps= is missing: how many are to be sampled? For example env_steps=1e7.")
     settings = profile(given["hardware"], config_dirs) if "hardware" in given else {}
     # What leaves the count to the machine samples in the trial's own process, unless the algorithm cannot.
-    runners = _whole(given, "num_env_runners", (settings.get("num_env_runners") or 0) if settings else None, least=0)
+    runners = given.get("num_env_runners", (settings.get("num_env_runners") or 0) if settings else None)
     if runners is None:
         raise AnalysisError(
             "how many env runners? no hardware= was given: give num_env_runners=, 0 for the trial's own process."
         )
-    envs = _whole(given, "num_envs_per_env_runner", settings.get("num_envs_per_env_runner"))
+    envs = given.get("num_envs_per_env_runner", settings.get("num_envs_per_env_runner"))
     if envs is None and settings.get("total_envs"):
         envs = max(1, int(settings["total_envs"]) // max(1, runners))
     gpu, learners = bool(settings.get("num_gpus_per_learner")), int(settings.get("num_learners") or 0)
-    steps, batch = _number(given["env_steps"]), _whole(given, "batch", None)
-    return Target(steps, runners, envs, given.get("hardware", ""), gpu, learners > 1, batch)
-
-
-def _number(text: str, key: str = "env_steps") -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise AnalysisError(f"{key}={text}: must be a number above 0, such as 10000000 or 1e7.")
-    return number
-
-
-def _whole(given: Mapping[str, str], key: str, otherwise: int | None, least: int = 1) -> int | None:
-    if key not in given:
-        return otherwise
-    if not given[key].isdecimal() or int(given[key]) < least:
-        raise AnalysisError(f"{key}={given[key]}: must be a whole number, {least} or more.")
-    return int(given[key])
+    hardware, batch = given.get("hardware", ""), given.get("batch")
+    return Target(given["env_steps"], runners, envs, hardware, gpu, learners > 1, batch)
 
 
 def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.DataFrame:
@@ -224,7 +167,7 @@ def measured_part(study: Study, algorithm: str | None, env: str | None) -> pd.Da
     return runs
 
 
-def command_of(name: str, given: Mapping[str, str], runs: pd.DataFrame | None = None, measured_by: str = "") -> str:
+def command_of(name: str, given: Mapping[str, Any], runs: pd.DataFrame | None = None, measured_by: str = "") -> str:
     """The command line that runs a study of the algorithm and the environment that are asked for.
 
     Args:
@@ -247,7 +190,7 @@ def command_of(name: str, given: Mapping[str, str], runs: pd.DataFrame | None = 
     return shlex.join(["python", "experiments/run.py", f"study={name}", *chosen_words, *words, *store])
 
 
-def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
+def _beside(runs: pd.DataFrame, given: Mapping[str, Any]) -> Beside | None:
     """The time that evaluations and reports take, of the trials that are named, or of the latest of the same
     algorithm and environment.
 
@@ -270,16 +213,64 @@ def _beside(runs: pd.DataFrame, given: Mapping[str, str]) -> Beside | None:
     return None
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command line; its exit code."""
-    return exit_code_of(arguments, HELP, lambda: _plan(arguments))
+def planned(
+    *,
+    env_steps: float | None = None,
+    hardware: str | None = None,
+    num_env_runners: Whole | None = None,
+    num_envs_per_env_runner: Whole | None = None,
+    batch: Whole | None = None,
+    study: str | None = None,
+    algorithm: str | None = None,
+    env: str | None = None,
+    num_cpus: Whole | None = None,
+    probe: float | None = None,
+    trained: str | None = None,
+    tracking_uri: str | None = None,
+    config_dirs: Annotated[Sequence[str], NotAWord] = (),
+) -> int:
+    """Predicts the hours of a training run on a hardware profile, from a study of throughput that was run before, for
+    example by `run study=runner_scaling`. Evaluations and reports are counted in where trials of the store trained to a
+    budget. Of a study that searched learning settings and layouts together, what reaches the target soonest on another
+    machine.
 
+    `--config-dir FOLDER` names a folder of your own, whose hardware/ may have the profile.
 
-def _plan(arguments: Sequence[str]) -> int:
-    words, config_dirs = conf.config_dirs(arguments)
-    given = settings_of(words, _KEYS, USAGE)
-    if "study" in given and "env_steps" not in given:
-        for line in joint_lines(load_study(given["study"], given.get("tracking_uri")), given, config_dirs):
+    Args:
+        env_steps: To sample.
+        hardware: The profile; its runners and environments count unless the next two say otherwise.
+        num_env_runners: Runners of the run; 0: the trial's own process, as hardware=auto has it.
+        num_envs_per_env_runner: Environments of each; default: any that was measured.
+        batch: Env steps of a train batch; default: the largest that was measured.
+        study: The study of throughput, by name or run id; default runner_scaling. study=joint: what is soonest there.
+        algorithm: Which of its algorithms, if it has several.
+        env: Which of its environments, likewise.
+        num_cpus: Of study=joint: CPUs of the machine; a profile's runners say how many it has otherwise.
+        probe: Of study=joint: env steps/s of the simplest layout, measured there (the command is printed); without it,
+            that machine's processes are taken to be as fast as the ones here.
+        trained: The study, by name or run id, that says what evaluations and reports take; default: the latest of this
+            algorithm and environment.
+        tracking_uri: The store that holds them; default: outputs/mlflow.db.
+        config_dirs: Folders of a person's own.
+    """
+    words = {
+        "env_steps": env_steps,
+        "hardware": hardware,
+        "num_env_runners": num_env_runners,
+        "num_envs_per_env_runner": num_envs_per_env_runner,
+        "batch": batch,
+        "study": study,
+        "algorithm": algorithm,
+        "env": env,
+        "num_cpus": num_cpus,
+        "probe": probe,
+        "trained": trained,
+        "tracking_uri": tracking_uri,
+    }
+    given = {name: value for name, value in words.items() if value is not None}
+    _check(given)
+    if study is not None and env_steps is None:
+        for line in joint_lines(load_study(study, tracking_uri), given, config_dirs):
             print(line)
         return 0
     target = target_of(given, config_dirs)
@@ -294,7 +285,30 @@ def _plan(arguments: Sequence[str]) -> int:
     return 0
 
 
-def joint_lines(study: Study, given: Mapping[str, str], config_dirs: Sequence[str] = ()) -> list[str]:
+def _check(given: Mapping[str, Any]) -> None:
+    for key in ("env_steps", "probe"):
+        if not 0 < given.get(key, 1.0) < math.inf:
+            raise AnalysisError(f"{key}={given[key]:g}: must be a number above 0, such as 10000000 or 1e7.")
+    for key in ("num_envs_per_env_runner", "batch", "num_cpus"):
+        if given.get(key, 1) < 1:
+            raise AnalysisError(f"{key}={given[key]}: must be a whole number, 1 or more.")
+
+
+COMMAND = Command(
+    "plan",
+    planned,
+    ("env_steps=10000000 hardware=workstation", "study=joint num_cpus=64"),
+    "0 predicted. 2 what was measured does not allow it; the message has the command that measures it.",
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    words, config_dirs = conf.config_dirs(arguments)
+    return COMMAND.exit_code(words, config_dirs=config_dirs)
+
+
+def joint_lines(study: Study, given: Mapping[str, Any], config_dirs: Sequence[str] = ()) -> list[str]:
     """What reaches the target soonest on another machine, for the terminal.
 
     Args:
@@ -312,13 +326,14 @@ def joint_lines(study: Study, given: Mapping[str, str], config_dirs: Sequence[st
             "how many are to be sampled. Or run first: python experiments/run.py study=joint"
         )
     settings = profile(given["hardware"], config_dirs) if "hardware" in given else {}
-    runners, cpus = settings.get("num_env_runners"), _whole(given, "num_cpus", None)
+    runners, cpus = settings.get("num_env_runners"), given.get("num_cpus")
     if runners is None and cpus is None:
         raise AnalysisError("how large is the machine? Give num_cpus=64, or a hardware= that says its runners.")
     most = cpus - 1 if cpus is not None else int(runners or 0)
     simplest = factors.rounds.sort_values([RUNNERS, ENVS], ascending=[True, False]).iloc[0]
-    own = factors.rounds[(factors.rounds[[RUNNERS, ENVS]] == simplest[[RUNNERS, ENVS]]).all(axis=1)]
-    speed = _number(given["probe"], "probe") / float(own["env_steps_per_s"].mean()) if "probe" in given else 1.0
+    own = factors.plain_rounds
+    own = own[(own[[RUNNERS, ENVS]] == simplest[[RUNNERS, ENVS]]).all(axis=1)]
+    speed = given["probe"] / float(own["env_steps_per_s"].mean()) if "probe" in given else 1.0
     machine = Machine(most, runners, settings.get("num_envs_per_env_runner"), speed)
     table = elsewhere(factors, study.curves, study.facts, machine)
     where = f"hardware={given['hardware']}" if "hardware" in given else f"{cpus} CPUs"
@@ -355,7 +370,7 @@ def _space(layouts: Sequence[tuple[int, int]]) -> str:
     return f"study.space={{{counts}}}"
 
 
-def _predicted(given: Mapping[str, str], target: Target) -> tuple[pd.DataFrame, str, Prediction]:
+def _predicted(given: Mapping[str, Any], target: Target) -> tuple[pd.DataFrame, str, Prediction]:
     """The trials that a prediction rests on, the command that ran them if it ran no others, and the prediction.
 
     Raises:

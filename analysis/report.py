@@ -13,18 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 
+import conf
 from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, closing_table
 from analysis.document.caveats import caveats, without_episodes
-from analysis.document.command_line import exit_code_of, settings_of, words_of
+from analysis.document.command_line import Command, NotAWord, words_of
 from analysis.document.conclusions import steps_of
 from analysis.document.methods import methods_of
 from analysis.document.next_step import NextStep, study_command
+from analysis.document.opening import opening
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import Section
 from analysis.document.search import seeds_named
@@ -33,40 +35,18 @@ from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
 from analysis.evidence import OF_OBJECTIVES, SPEEDS
 from analysis.load import Clips, Study, load_clips, load_settings, load_study
-from analysis.questions.labels import FORMS, listed, percent, seeds_finished
+from analysis.questions.labels import FORMS, in_its_unit, listed, percent, seeds_finished
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
-from conf import CONFIG_DIR, config_dirs
+from conf import CONFIG_DIR
 from experiments.contract.extensions import ExtensionError, take_own
 from experiments.contract.sqlite_address import sqlite_path
 
 SEED = 0
 """Of the draws behind a report: the same study gives the same report."""
 
-_CONCLUDING = ("delta", "failure_below")
-"""Columns of a study's runs by which conclusions are drawn."""
 _VERSION = metadata.version("rl-scaling-suite")
-
-_USAGE = (
-    "python analysis/report.py [study=... | studies=[...]] [delta=...] [failure_below=...] [tracking_uri=...] [out=...]"
-)
-HELP = """\
-Writes a study's report, finished or not: one HTML file that holds everything it shows. Prints the answer and where the file is.
-
-  python analysis/report.py [study=... | studies=[...]] [delta=...] [failure_below=...] [tracking_uri=...] [out=...]
-
-  study=            its name, of which the latest execution is taken, or the run id of one; default: the latest of all
-  studies=          two studies or more side by side, [a,b]: what differs, how their configurations compare, and what may not be compared
-  delta=            scores that differ by less are practically the same, a return; default: the study's report.delta
-  failure_below=    the score below which a seed fails, a return; default: the study's report.failure_below
-  tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db.
-                    Of studies in different stores one for each, [uri,uri]
-  out=              the file; default: in reports/ beside the store. It is also attached to the study's run in MLflow
-  --config-dir      a folder of your own, of which what is in its science/ is shown too (docs/extensions.md)
-
-Exit codes: 0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.
-"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -127,7 +107,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             over=f"Study {study.experiment} \u00b7 {study.started:%Y-%m-%d %H:%M} UTC \u00b7 {_size(study)}",
             question=study.question or study.name,
             clips=[_shown(clip, several) for clip in clips],
-            answers=list(zip(found, steps, strict=True)),
+            answers=list(zip(found, steps, _openings(study, found, pictures), strict=True)),
             gaps=study.gaps(),
             caveats=[
                 *_start(study),
@@ -147,6 +127,17 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
         )
     )
     return StudyReport(page, tuple(found), steps, table, pictures)
+
+
+def _openings(study: Study, found: Sequence[Answer], pictures: dict[str, bytes]) -> list[dict[str, str] | None]:
+    """The figure beside each answer, as the page shows it."""
+    shown: list[dict[str, str] | None] = []
+    for answer in found:
+        env = answer.decision.env
+        drawn = opening(study, study.evidence.of_envs[env])
+        before = f"{env}-" if len(found) > 1 else ""
+        shown.append(None if drawn is None else _figures(Section("", "", (), (drawn,)), before, pictures)[0])
+    return shown
 
 
 def _figures(section: Section, before: str, pictures: dict[str, bytes]) -> list[dict[str, str]]:
@@ -195,30 +186,50 @@ def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
     return report, attach(report.html, report.pictures, study.run_id, study.tracking_uri)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command line; its exit code."""
-    return exit_code_of(arguments, HELP, lambda: _report(arguments), ExtensionError)
+def reported(
+    *,
+    study: str | None = None,
+    studies: str | None = None,
+    delta: float | None = None,
+    failure_below: float | None = None,
+    tracking_uri: str | None = None,
+    out: str | None = None,
+    config_dirs: Annotated[Sequence[str], NotAWord] = (),
+) -> int:
+    """Writes a study's report, finished or not: one HTML file that holds everything it shows. Prints the answer and
+    where the file is.
 
+    `--config-dir FOLDER` names a folder of your own, of which what is in its science/ is shown too.
 
-def _report(arguments: Sequence[str]) -> int:
-    words, folders = config_dirs(arguments)
-    for folder in folders:
+    Args:
+        study: Its name, of which the latest execution is taken, or the run id of one; default: the latest of all.
+        studies: Two studies or more side by side, [a,b]: what differs, how their configurations compare, and what may
+            not be compared.
+        delta: Scores that differ by less are practically the same, a return; default: the study's report.delta.
+        failure_below: The score below which a seed fails, a return; default: the study's report.failure_below.
+        tracking_uri: The store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default:
+            outputs/mlflow.db. Of studies in different stores one for each, [uri,uri].
+        out: The file; default: in reports/ beside the store. It is also attached to the study's run in MLflow.
+        config_dirs: Folders of a person's own.
+    """
+    for folder in config_dirs:
         take_own(Path(folder))
-    given = settings_of(words, ("study", "studies", *_CONCLUDING, "tracking_uri", "out"), _USAGE)
-    if "studies" in given:
-        return _side_by_side(given)
-    study = _concluded_by(load_study(given.get("study"), given.get("tracking_uri")), given)
-    path = (
-        Path(given["out"])
-        if "out" in given
-        else default_path(study.experiment, study.run_id, _output_dir(study.tracking_uri))
-    )
-    report, problem = publish(study, path)
-    for found, step in zip(report.answers, report.steps, strict=True):
-        print("\n".join([*found.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
+    given = {name: value for name, value in (("delta", delta), ("failure_below", failure_below)) if value is not None}
+    if studies is not None:
+        if study is not None:
+            raise AnalysisError("study= and studies= are given: study= is for one study, studies= for several.")
+        if given:
+            alone = next(iter(given))
+            raise AnalysisError(f"{alone}= is for the report of one study: side by side, each keeps its own.")
+        return _side_by_side(studies, words_of(tracking_uri or ""), out)
+    found = _concluded_by(load_study(study, tracking_uri), given)
+    path = default_path(found.experiment, found.run_id, _output_dir(found.tracking_uri)) if out is None else Path(out)
+    report, problem = publish(found, path)
+    for answer, step in zip(report.answers, report.steps, strict=True):
+        print("\n".join([*answer.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
     print(path.resolve())
-    for folder in config_dirs(shlex.split(study.command))[1]:
-        if folder not in folders and any(Path(folder).glob("science/*/manifest.py")):
+    for folder in conf.config_dirs(shlex.split(found.command))[1]:
+        if folder not in config_dirs and any(Path(folder).glob("science/*/manifest.py")):
             print(
                 f"warning: the study was begun with {CONFIG_DIR} {folder}, and the report lacks what {folder}/science "
                 f"shows. To have it, add {CONFIG_DIR} {folder}.",
@@ -229,41 +240,51 @@ def _report(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _concluded_by(study: Study, given: Mapping[str, str]) -> Study:
+COMMAND = Command(
+    "report",
+    reported,
+    ("study=smoke", "'studies=[lr_batch,lr_rules]'"),
+    "0 written. 2 there is no such study, none of its trials has started, or the store cannot be read.",
+    (ExtensionError,),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    words, folders = conf.config_dirs(arguments)
+    return COMMAND.exit_code(words, config_dirs=folders)
+
+
+def _concluded_by(study: Study, given: Mapping[str, float]) -> Study:
     """A study whose conclusions are drawn by what the command line says, where it says something.
 
     Raises:
         AnalysisError: A value makes no sense; names the fix.
     """
-    values = {}
-    for key in _CONCLUDING:
-        if key in given:
-            try:
-                values[key] = float(given[key])
-            except ValueError:
-                values[key] = math.nan
-            if not math.isfinite(values[key]) or (key == "delta" and values[key] <= 0):
-                raise AnalysisError(
-                    f"{key}={given[key]}: must be a number{' above 0' if key == 'delta' else ''}, a return, such as 10."
-                )
-    return replace(study, runs=study.runs.assign(**values))
+    for key, value in given.items():
+        if not math.isfinite(value) or (key == "delta" and value <= 0):
+            raise AnalysisError(
+                f"{key}={value:g}: must be a number{' above 0' if key == 'delta' else ''}, a return, such as 10."
+            )
+    return replace(study, runs=study.runs.assign(**given))
 
 
-def _side_by_side(given: Mapping[str, str]) -> int:
+def _side_by_side(asked: str, uris: Sequence[str], out: str | None) -> int:
     """Write the page of several studies; the exit code.
+
+    Args:
+        asked: Their names, as they are typed.
+        uris: Of their stores: none, one, or one for each.
+        out: The file.
 
     Raises:
         AnalysisError: One of them is not there, or its name is ambiguous.
     """
-    if "study" in given:
-        raise AnalysisError("study= and studies= are given: study= is for one study, studies= for several.")
-    if alone := [key for key in _CONCLUDING if key in given]:
-        raise AnalysisError(f"{alone[0]}= is for the report of one study: side by side, each keeps its own.")
-    names, uris = words_of(given["studies"]), words_of(given.get("tracking_uri", ""))
+    names = words_of(asked)
     if len(names) < 2:
         one = f": python analysis/report.py study={names[0]}" if names else ""
         raise AnalysisError(
-            f"studies={given['studies']}: side by side it takes two studies or more. Of one there is a report{one}."
+            f"studies={asked}: side by side it takes two studies or more. Of one there is a report{one}."
         )
     if len(uris) not in (0, 1, len(names)):
         raise AnalysisError(
@@ -272,12 +293,12 @@ def _side_by_side(given: Mapping[str, str]) -> int:
     stores: list[str | None] = [*uris] if len(uris) == len(names) else [uris[0] if uris else None] * len(names)
     ids = [only_execution(name, uri) for name, uri in zip(names, stores, strict=True)]
     if len(set(zip(ids, stores, strict=True))) < len(ids):
-        raise AnalysisError(f"studies={given['studies']}: names one study twice.")
+        raise AnalysisError(f"studies={asked}: names one study twice.")
     studies = [load_study(run_id, uri, metrics=["eval/return_mean"]) for run_id, uri in zip(ids, stores, strict=True)]
     sides = [side_of(chr(ord("A") + i), study, *load_settings(study)) for i, study in enumerate(studies)]
     found = side_by_side(studies, sides)
     name = f"side-by-side-{'-'.join(run_id[:8] for run_id in ids)}.html"
-    path = Path(given["out"]) if "out" in given else _output_dir(studies[0].tracking_uri) / "reports" / name
+    path = _output_dir(studies[0].tracking_uri) / "reports" / name if out is None else Path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(found.html, encoding="utf-8")
     print("\n".join(found.lines))
@@ -338,7 +359,7 @@ _COLUMNS = {
     "auc": "area under curve",
     "env_steps_to_target": "env steps to target",
     "seconds_to_target": "seconds to target",
-    "minutes_to_target": "minutes to target",
+    "minutes_to_target": "time to target",
     "cost_to_target": "cost to target",
     "score_in_minutes": "score in the minutes given",
     "env_steps_per_s": "env steps/s",
@@ -352,6 +373,7 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
     by = {*table["decided_by"]}
     measures = [m for m in _COLUMNS if table[m].notna().any() and (m not in OF_OBJECTIVES or m in by)]
     measures = [m for m in measures if m != "trained_steps_per_s"] if scored else [m for m in measures if m in SPEEDS]
+    measures.sort(key=lambda m: (m not in by, m == "auc"))  # what decides stands first
     has_target = table["target"].notna().any() and scored
     rows = []
     for _, row in table.iterrows():
@@ -364,10 +386,11 @@ def _cells(table: pd.DataFrame) -> dict[str, Any]:
                 cells += [{"text": _text(row["score_min"], ".1f")}, _share(row, "failure_probability")]
         mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
         rows.append({"mark": mark, "cells": cells})
-    names = ["configuration", "seeds", *(["ever at target", "at the end"] if has_target else [])]
+    differs = bool((table["num_at_end"] > table["num_reached"]).any()) if has_target else False
+    names = ["configuration", "seeds", *(["at target at some time", "at the end"] if has_target else [])]
     for measure in measures:
         names += [_COLUMNS[measure], *(["worst seed", "fails"] if measure == "score" else [])]
-    return {"columns": names, "rows": rows}
+    return {"columns": names, "rows": rows, "differs": differs}
 
 
 def _cell(row: pd.Series, measure: str) -> dict[str, str]:
@@ -376,6 +399,9 @@ def _cell(row: pd.Series, measure: str) -> dict[str, str]:
     if measure.endswith("to_target") and row["num_seeds"]:
         if not row["num_reached"]:
             return {"text": "not reached"}
+        if measure == "minutes_to_target":
+            time, _, interval = in_its_unit(row, measure).partition(" [")
+            return {"text": time, "below": f"[{interval}" if interval else ""}
         bound = row["num_reached"] < row["num_seeds"] and measure not in OF_OBJECTIVES
         text = f"\u2265 {text}" if bound else text
     return {"text": text, "below": f"[{ends[0]}, {ends[1]}]" if np.isfinite(row[f"{measure}_low"]) else ""}

@@ -7,13 +7,17 @@ from pathlib import Path
 if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from analysis.document.command_line import exit_code_of
+from analysis import AnalysisError
 from analysis.document.extension import command
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    return exit_code_of([], "", lambda: command("sensitivity")(arguments))
+    try:
+        return command("sensitivity")(arguments)
+    except AnalysisError as error:  # the extension is not there
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

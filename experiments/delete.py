@@ -12,9 +12,9 @@ if not __package__:  # run as a file: what is called like the suite's packages i
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from analysis.document.command_line import exit_code_of, settings_of
+from analysis.document.command_line import Command
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.contract import Tag
@@ -26,30 +26,7 @@ if TYPE_CHECKING:  # imported once the command line is understood: MLflow and pa
     from experiments.study.removal import Holdings, Removal
     from experiments.tracking.study_archive import StoredRun, StudyArchive
 
-HELP = """\
-Removes a study, on disk and in MLflow. Shows what it would remove, and asks.
-
-  python experiments/delete.py study=<name, study run id or folder> [key=value ...]
-
-  study=        its name, where that has one execution; the run id of an execution (python experiments/list.py); or its folder,
-                outputs/studies/<study> or s3://bucket/folder/studies/<study>, of which MLflow need not know
-  keep=best     remove no more than the checkpoints, exported policies, videos and models of all trials but those of the recommended
-                configuration: runs, metrics, events, plan and report stay, so that the analysis does
-  yes=true      do not ask
-  aliases=true  remove versions in MLflow's registry as well that have an alias, as champion; without it they are a reason to refuse
-  tracking_uri= the store that holds the study: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
-  output_dir=   where its files are; default: the folder of an embedded store, else outputs
-
-What runs is never removed. Of an embedded store runs are removed for good. A tracking server marks runs and models as deleted, and
-`mlflow gc` beside it removes them. Interrupted half way, the same command removes the rest.
-
-Exit codes: 0 removed, or there was nothing to remove. 1 not all of it: something went wrong, or you said no. 2 refused: nothing was
-removed. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.
-"""  # noqa: E501
-
 TIMEOUT_S = 30.0
-
-_KEYS = ("study", "keep", "yes", "aliases", "tracking_uri", "output_dir")
 
 
 @dataclass(frozen=True)
@@ -71,43 +48,59 @@ class Asked:
     place: Place
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command line; its exit code."""
-    left = "interrupted: the same command removes what is left"
-    return exit_code_of(arguments, HELP, lambda: _deleted(arguments), ConfigurationError, interrupted=left)
+def deleted(
+    *,
+    study: str = "",
+    keep: Literal["best"] | None = None,
+    yes: bool = False,
+    aliases: bool = False,
+    tracking_uri: str | None = None,
+    output_dir: str | None = None,
+) -> int:
+    """Removes a study, on disk and in MLflow. Shows what it would remove, and asks.
 
+    What runs is never removed. Of an embedded store runs are removed for good. A tracking server marks runs and models
+    as deleted, and `mlflow gc` beside it removes them. Interrupted half way, the same command removes the rest.
 
-def _deleted(arguments: Sequence[str]) -> int:
+    Args:
+        study: Its name, where that has one execution; the run id of an execution (`list` names it); or its folder,
+            outputs/studies/NAME or s3://bucket/folder/studies/NAME, of which MLflow need not know.
+        keep: best: remove no more than the checkpoints, exported policies, videos and models of all trials but those of
+            the recommended configuration. Runs, metrics, events, plan and report stay, so that the analysis does.
+        yes: true: do not ask.
+        aliases: true: remove versions in MLflow's registry as well that have an alias, as champion; without it they are
+            a reason to refuse.
+        tracking_uri: The store that holds the study: sqlite:////absolute/mlflow.db or http(s)://host:port; default:
+            mlflow.db in output_dir.
+        output_dir: Where its files are; default: the folder of an embedded store, else outputs.
+    """
+    if not study:
+        raise ConfigurationError(
+            "study= is missing: name it, or its run id. python experiments/list.py lists what there is."
+        )
+    folder = absolute(study)
+    if _is_folder(folder) and folder.parent.name == "studies" and not (output_dir or tracking_uri):
+        output_dir = str(folder.parents[1])
     try:
-        return delete(settings(arguments))
+        return delete(Asked(study, keep == "best", yes, aliases, Place.named(tracking_uri, output_dir)))
     except OSError as error:
         raise ConfigurationError(f"{error}: nothing was removed") from error
 
 
-def settings(arguments: Sequence[str]) -> Asked:
-    """The command line's words, checked as far as they are about nothing but themselves.
+COMMAND = Command(
+    "delete",
+    deleted,
+    ("study=lr_batch", "study=lr_batch keep=best yes=true"),
+    "0 removed, or there was nothing to remove. 1 not all of it: something went wrong, or you said no. 2 refused: "
+    "nothing was removed. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
+    (ConfigurationError,),
+    "interrupted: the same command removes what is left",
+)
 
-    Raises:
-        ConfigurationError: A word is of another form, its key is unknown, or `study` is missing.
-    """
-    usage = f"python experiments/delete.py study=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
-    given = settings_of(arguments, _KEYS, usage)
-    if not given.get("study"):
-        raise ConfigurationError(
-            "study= is missing: name it, or its run id. python experiments/list.py lists what there is."
-        )
-    if given.get("keep", "best") != "best":
-        raise ConfigurationError(
-            f"keep={given['keep']}: must be best, the recommended configuration. Without it everything is removed."
-        )
-    for key in ("yes", "aliases"):
-        if given.get(key, "false") not in ("true", "false"):
-            raise ConfigurationError(f"{key}={given[key]}: must be true or false.")
-    folder, output_dir = absolute(given["study"]), given.get("output_dir")
-    if _is_folder(folder) and folder.parent.name == "studies" and not (output_dir or given.get("tracking_uri")):
-        output_dir = str(folder.parents[1])
-    place = Place.named(given.get("tracking_uri"), output_dir)
-    return Asked(given["study"], "keep" in given, given.get("yes") == "true", given.get("aliases") == "true", place)
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    return COMMAND.exit_code(arguments)
 
 
 def _is_folder(path: Path) -> bool:

@@ -13,9 +13,10 @@ if not __package__:  # run as a file: what is called like the suite's packages i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from analysis.document.command_line import exit_code_of, words_of
+from analysis.document.command_line import Command, NotAWord, Whole, words_of
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute, check_writable
 from experiments.contract.words import labelled
@@ -29,39 +30,8 @@ if TYPE_CHECKING:  # Ray and pandas are imported once the command line is unders
     from experiments.study.trained import Trained
     from experiments.tracking.archive import Archive
 
-HELP = """\
-Evaluates a trained policy from its checkpoint, without starting Ray.
-
-  python experiments/evaluate.py run=<trial run id> | study=<name or study run id> | checkpoint=<folder> [key=value ...]
-
-  run=          a trial, by its run id in MLflow: its newest checkpoint
-  study=        a study, by name or run id: of the configuration that it recommends, the best and the median seed
-  checkpoint=   a checkpoint's folder, or a trial's: outputs/studies/<study>/trials/<trial>
-  episodes=     more episodes, on fresh env seeds; default: 0, or 100 where one of the next is given
-  explore=true  draw their actions as in training, instead of the deterministic ones
-  env=          another environment with the same spaces, a file of conf/env, or env.id= one of Gymnasium's
-  env.env_config.<name>=  settings of the environment; a list is an axis of a grid: env.env_config.g=[5,10,15]
-  env.max_episode_steps=  likewise
-  video=true    the best, the median and the worst held-out episode as MP4 and as small animations, attached to the run in MLflow, and to
-                that of the study where a study is named
-  export=onnx   the policy as one file, from observation to action, which needs no Ray: output_dir/policies/<run id>/policy.onnx
-  tracking_uri= the store that holds the run: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
-  output_dir=   where your studies are, and where results go; default: the folder of an embedded store, else outputs
-  modules=      files of your own that the trial imported, [my_env.py], as they were then: none is run from a store
-  trust=true    open a checkpoint that is not in output_dir: pickles run whatever code is in them
-
-On the env seeds of the trial's own final evaluation the policy must reach the logged final/score, to the bit on the same kind of CPU. All
-episodes are in output_dir/policies/<run id>/episodes.parquet.
-
-Exit codes: 0 the score is the logged one, or there is none to compare with. 1 it is another. 2 refused: nothing was evaluated.
-129 SIGHUP, 130 SIGINT, 143 SIGTERM.
-"""  # noqa: E501
-
 TIMEOUT_S = 30.0
 DEFAULT_EPISODES = 100
-
-_SUBJECTS = ("run", "study", "checkpoint")
-_KEYS = (*_SUBJECTS, "episodes", "explore", "tracking_uri", "output_dir", "modules", "video", "export", "trust")
 
 
 @dataclass(frozen=True)
@@ -69,7 +39,7 @@ class Asked:
     """The words of a command line.
 
     Attributes:
-        subject: One of `_SUBJECTS`.
+        subject: `run`, `study` or `checkpoint`.
         name: Of the run, the study or the checkpoint.
         episodes: On fresh env seeds, in each environment.
         explore: Whether they are played as in training.
@@ -93,28 +63,49 @@ class Asked:
     trust: bool
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command line; its exit code."""
-    return exit_code_of(arguments, HELP, lambda: evaluate(settings(arguments)), ConfigurationError)
+def evaluated(
+    *,
+    run: str = "",
+    study: str = "",
+    checkpoint: str = "",
+    episodes: Whole | None = None,
+    explore: bool = False,
+    video: bool = False,
+    export: Literal["onnx"] | None = None,
+    tracking_uri: str | None = None,
+    output_dir: str | None = None,
+    modules: str = "",
+    trust: bool = False,
+    environments: Annotated[Mapping[str, str], NotAWord] = MappingProxyType({}),
+) -> int:
+    """Evaluates a trained policy from its checkpoint, without starting Ray.
 
+    On the env seeds of the trial's own final evaluation the policy must reach the logged final/score, to the bit on the
+    same kind of CPU. All episodes are in output_dir/policies/RUN_ID/episodes.parquet.
 
-def settings(arguments: Sequence[str]) -> Asked:
-    """The command line's words, checked as far as they are about nothing but themselves.
+    Other environments with the same spaces are `env=`, a file of conf/env, or `env.id=` one of Gymnasium's;
+    `env.env_config.NAME=` and `env.max_episode_steps=` are settings of the environment, of which a list is an axis of a
+    grid: `env.env_config.g=[5,10,15]`.
 
-    Raises:
-        ConfigurationError: A word is of another form, its key is unknown, or what to evaluate is missing.
+    Args:
+        run: A trial, by its run id in MLflow: its newest checkpoint.
+        study: A study, by name or run id: of the configuration that it recommends, the best and the median seed.
+        checkpoint: A checkpoint's folder, or a trial's: outputs/studies/STUDY/trials/TRIAL.
+        episodes: More episodes, on fresh env seeds; default: 0, or 100 where explore or another environment is given.
+        explore: true: draw their actions as in training, instead of the deterministic ones.
+        video: true: the best, the median and the worst held-out episode as MP4 and as small animations, attached to the
+            run in MLflow, and to that of the study where a study is named.
+        export: onnx: the policy as one file, from observation to action, which needs no Ray:
+            output_dir/policies/RUN_ID/policy.onnx.
+        tracking_uri: The store that holds the run: sqlite:////absolute/mlflow.db or http(s)://host:port; default:
+            mlflow.db in output_dir.
+        output_dir: Where your studies are, and where results go; default: the folder of an embedded store, else
+            outputs.
+        modules: Files of your own that the trial imported, [my_env.py], as they were then: none is run from a store.
+        trust: true: open a checkpoint that is not in output_dir: pickles run whatever code is in them.
+        environments: Words for other environments, key to value.
     """
-    given: dict[str, str] = {}
-    environments: dict[str, str] = {}
-    for word in arguments:
-        key, equals, value = word.partition("=")
-        of_env = key == "env" or key.startswith("env.")
-        if not equals or not (of_env or key in _KEYS):
-            raise ConfigurationError(
-                f"{word!r} is not understood. python experiments/evaluate.py --help lists what there is."
-            )
-        (environments if of_env else given)[key] = value
-    subjects = [key for key in _SUBJECTS if given.get(key)]
+    subjects = {key: name for key, name in (("run", run), ("study", study), ("checkpoint", checkpoint)) if name}
     if len(subjects) != 1:
         raise ConfigurationError(
             f"{' and '.join(f'{key}=' for key in subjects)} are given: name one of them."
@@ -124,41 +115,46 @@ def settings(arguments: Sequence[str]) -> Asked:
                 "or checkpoint=<folder>."
             )
         )
-    explore = _flag(given, "explore")
-    return Asked(
-        subject=subjects[0],
-        name=given[subjects[0]],
-        episodes=_count(given, DEFAULT_EPISODES if explore or environments else 0),
-        explore=explore,
-        video=_flag(given, "video"),
-        export=_exports(given),
-        environments=environments,
-        place=Place.named(given.get("tracking_uri"), given.get("output_dir")),
-        modules=words_of(given.get("modules", "")),
-        trust=_flag(given, "trust"),
+    least = 1 if explore or environments else 0
+    if episodes is not None and episodes < least:
+        raise ConfigurationError(f"episodes={episodes}: must be a whole number, 1 or more. Try episodes=100.")
+    ((subject, name),) = subjects.items()
+    return evaluate(
+        Asked(
+            subject=subject,
+            name=name,
+            episodes=DEFAULT_EPISODES * least if episodes is None else episodes,
+            explore=explore,
+            video=video,
+            export=export == "onnx",
+            environments=environments,
+            place=Place.named(tracking_uri, output_dir),
+            modules=words_of(modules),
+            trust=trust,
+        )
     )
 
 
-def _flag(given: Mapping[str, str], key: str) -> bool:
-    word = given.get(key, "false").lower()
-    if word not in ("true", "false"):
-        raise ConfigurationError(f"{key}={given[key]}: must be true or false.")
-    return word == "true"
+COMMAND = Command(
+    "evaluate",
+    evaluated,
+    ("study=smoke episodes=100", "study=smoke export=onnx", "run=0123456789abcdef0123456789abcdef video=true"),
+    "0 the score is the logged one, or there is none to compare with. 1 it is another. 2 refused: nothing was "
+    "evaluated. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
+    (ConfigurationError,),
+)
 
 
-def _exports(given: Mapping[str, str]) -> bool:
-    if given.get("export", "onnx") != "onnx":
-        raise ConfigurationError(f"export={given['export']}: must be onnx, the one format that there is.")
-    return "export" in given
-
-
-def _count(given: Mapping[str, str], default: int) -> int:
-    word = given.get("episodes", str(default))
-    if not word.isascii() or not word.isdigit() or (int(word) == 0 and default):
-        raise ConfigurationError(
-            f"episodes={word}: must be a whole number{', 1 or more' if default else ''}. Try episodes=100."
-        )
-    return int(word)
+def main(arguments: Sequence[str]) -> int:
+    """The command line; its exit code."""
+    environments, others = {}, []
+    for word in arguments:
+        key, equals, value = word.removeprefix("--").partition("=")
+        if equals and (key == "env" or key.startswith("env.")):
+            environments[key] = value
+        else:
+            others.append(word)
+    return COMMAND.exit_code(others, environments=environments)
 
 
 def evaluate(asked: Asked) -> int:

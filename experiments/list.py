@@ -11,38 +11,35 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.padding import Padding
 
-from analysis.document.command_line import exit_code_of, settings_of
+from analysis.document.command_line import Command
 from analysis.stores.executions import Execution, executions
 from experiments.study.progress import console as terminal
 
-HELP = """\
-Lists the studies of a store, the latest first: name, status, when it began, its size, its run id, its question and its answer.
 
-  python experiments/list.py [study=...] [tracking_uri=...]
+def listed(*, study: str | None = None, tracking_uri: str | None = None) -> int:
+    """Lists the studies of a store, the latest first: name, status, when it began, its size, its run id, its question
+    and its answer.
 
-  study=            only those of this name (lr_batch), or of this experiment (lr_batch/ppo-cartpole)
-  tracking_uri=     the store: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db
+    The run id is what `run resume=` and `report study=` take.
 
-The run id is what run.py resume= and report.py study= take.
+    Args:
+        study: Only those of this name (lr_batch), or of this experiment (lr_batch/ppo-cartpole).
+        tracking_uri: The store: sqlite:////absolute/mlflow.db or http(s)://host:port; default: outputs/mlflow.db.
+    """
+    console = terminal()
+    for execution in executions(study, tracking_uri):
+        _show(execution, console)
+    return 0
 
-Exit codes: 0 listed. 2 the store cannot be read, or holds no such study.
-"""  # noqa: E501
+
+COMMAND = Command(
+    "list", listed, ("", "study=lr_batch"), "0 listed. 2 the store cannot be read, or holds no such study."
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    return exit_code_of(arguments, HELP, lambda: _list(arguments))
-
-
-def _list(arguments: Sequence[str]) -> int:
-    given = settings_of(
-        arguments, ("study", "tracking_uri"), "python experiments/list.py [study=...] [tracking_uri=...]"
-    )
-    found = executions(given.get("study"), given.get("tracking_uri"))
-    console = terminal()
-    for execution in found:
-        _show(execution, console)
-    return 0
+    return COMMAND.exit_code(arguments)
 
 
 def _show(execution: Execution, console: Console) -> None:

@@ -12,9 +12,11 @@ if not __package__:  # run as a file: what is called like the suite's packages i
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from analysis.document.command_line import exit_code_of, settings_of, words_of
+from cyclopts import Parameter
+
+from analysis.document.command_line import Command, words_of
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded
@@ -30,54 +32,53 @@ if TYPE_CHECKING:  # Ray and scipy are imported once there is a run to go by: th
     from experiments.study.driver import StudyOutcome
     from experiments.study.verdict import Reproduction
 
-HELP = """\
-Runs a logged trial again, from what its run in MLflow recorded, and says whether it came out the same.
-
-  python experiments/reproduce.py run=<MLflow run id> [key=value ...]
-
-  run=              the trial's run id, from its page in MLflow's UI
-  tracking_uri=     the store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db in output_dir
-  output_dir=       where the second run's files go; default: the folder of an embedded store, else outputs
-  modules=          files of your own that the trial imported, [my_env.py], as they were then: none is run from a store
-  hardware.address= a running Ray cluster to run it on, auto or host:port, or local; default: RAY_ADDRESS, or this machine
-
-Curves are compared at every report, bit by bit, and the final weights, but nothing that depends on the clock. IMPALA and APPO sample
-while they learn and promise no bits: their new score must be one that the other seeds of the study let expect.
-
-The verdict is in the experiment reproduce/<algorithm>-<env> of the same store: a run that names the first.
-
-Exit codes: 0 identical, or equivalent (IMPALA, APPO). 1 different, or it cannot be judged, or the trial failed this time.
-2 refused: nothing was started. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.
-"""  # noqa: E501
-
 TIMEOUT_S = 30.0
 
-_KEYS = ("run", "tracking_uri", "output_dir", "modules", "hardware.address")
+
+def reproduced(
+    *,
+    run: str = "",
+    tracking_uri: str | None = None,
+    output_dir: str | None = None,
+    modules: str = "",
+    address: Annotated[str, Parameter(name="hardware.address")] = "",
+) -> int:
+    """Runs a logged trial again, from what its run in MLflow recorded, and says whether it came out the same.
+
+    Curves are compared at every report, bit by bit, and the final weights, but nothing that depends on the clock.
+    IMPALA and APPO sample while they learn and promise no bits: their new score must be one that the other seeds of the
+    study let expect.
+
+    The verdict is in the experiment reproduce/ALGORITHM-ENV of the same store: a run that names the first.
+
+    Args:
+        run: The trial's run id, from its page in MLflow's UI.
+        tracking_uri: The store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default: mlflow.db
+            in output_dir.
+        output_dir: Where the second run's files go; default: the folder of an embedded store, else outputs.
+        modules: Files of your own that the trial imported, [my_env.py], as they were then: none is run from a store.
+        address: A running Ray cluster to run it on, auto or host:port, or local; default: RAY_ADDRESS, or this machine.
+    """
+    if not run:
+        raise ConfigurationError(
+            "run= is missing: name the trial by its MLflow run id, for example run=0123456789abcdef0123456789abcdef."
+        )
+    return reproduce(run, Place.named(tracking_uri, output_dir), words_of(modules), address or None)
+
+
+COMMAND = Command(
+    "reproduce",
+    reproduced,
+    ("run=0123456789abcdef0123456789abcdef",),
+    "0 identical, or equivalent (IMPALA, APPO). 1 different, or it cannot be judged, or the trial failed this time. "
+    "2 refused: nothing was started. 129 SIGHUP, 130 SIGINT, 143 SIGTERM.",
+    (ConfigurationError,),
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command line; its exit code."""
-    return exit_code_of(arguments, HELP, lambda: reproduce(**settings(arguments)), ConfigurationError)
-
-
-def settings(arguments: Sequence[str]) -> dict[str, Any]:
-    """The command line's words, as `reproduce` takes them.
-
-    Raises:
-        ConfigurationError: A word is of another form, its key is unknown, or `run` is missing.
-    """
-    usage = f"python experiments/reproduce.py run=... {' '.join(f'[{k}=...]' for k in _KEYS[1:])}"
-    given = settings_of(arguments, _KEYS, usage)
-    if not given.get("run"):
-        raise ConfigurationError(
-            "run= is missing: name the trial by its MLflow run id, for example run=0123456789abcdef0123456789abcdef."
-        )
-    return {
-        "run_id": given["run"],
-        "place": Place.named(given.get("tracking_uri"), given.get("output_dir")),
-        "modules": words_of(given.get("modules", "")),
-        "address": given.get("hardware.address") or None,
-    }
+    return COMMAND.exit_code(arguments)
 
 
 def reproduce(run_id: str, place: Place, modules: Sequence[str] = (), address: str | None = None) -> int:

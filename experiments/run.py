@@ -12,6 +12,7 @@ if not __package__:  # run as a file: what is called like the suite's packages i
 import logging
 import os
 import signal
+from collections.abc import Sequence
 
 import hydra
 from hydra.errors import HydraException
@@ -31,12 +32,12 @@ from experiments.signals import exit_at_signals
 from experiments.study.several import run_each
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run the command line; exits with the contract's codes."""
     keep_streams()
     exit_at_signals()
     try:
-        words, own = own_folder(sys.argv[1:])
+        words, own = own_folder(arguments)
         if help_asked(words):
             print(help_text(own))
             return
@@ -86,7 +87,7 @@ def _run_several(asked: Words, own: Path | None) -> int:
             f"--multirun: {twice} names one study, but is given to {keys.count(twice)}. Name each of them."
         )
     flags = [] if own is None else [CONFIG_DIR, str(own)]
-    return run_each([sys.executable, sys.argv[0]], [[*flags, *job] for job in several])
+    return run_each([sys.executable, __file__], [[*flags, *job] for job in several])
 
 
 def run(request: Request) -> int:
@@ -104,4 +105,4 @@ def run(request: Request) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from experiments.planning.machines import Cluster
     from experiments.planning.plan import Claimed, Plan
     from experiments.study.driver import StudyOutcome
+    from experiments.study.notify import Notifier
     from experiments.study.source import Source
 
 
@@ -135,15 +136,17 @@ def opened(request: Request) -> Iterator["Session"]:
                 _check_machine(suite, request)
 
         from experiments.study import progress
+        from experiments.study.notify import notifier
         from experiments.study.sources import source_of
 
+        told = notifier(suite.study.name)
         console = progress.console(request.quiet)
         for line in (*not_read, address.joined_line(suite.hardware.address, at), address.job_line()):
             if line:
                 progress.say(console, line)
         source = source_of(suite, request.compose, place, at, functools.partial(_claimed_by, place))
         undo.callback(source.close)
-        yield Session(request, suite, place, has_ray, console, source, undo)
+        yield Session(request, suite, place, has_ray, console, source, undo, told)
 
 
 def _check_machine(suite: SuiteConfig, request: Request) -> None:
@@ -189,6 +192,7 @@ class Session:
         console: The terminal that it talks to.
         source: The new study, or the one to go on with, which plans.
         undo: Leaves nothing behind of a study that does not come to run.
+        notifier: Tells somebody elsewhere how it goes; None: nobody asked for that.
     """
 
     request: Request
@@ -198,6 +202,7 @@ class Session:
     console: "Console"
     source: "Source"
     undo: contextlib.ExitStack
+    notifier: "Notifier | None" = None
 
     def say(self, line: str, style: str = "") -> None:
         """Print a line whose first columns say what it is about."""
@@ -268,7 +273,8 @@ class Session:
         if not (ray.is_initialized() or self.source.is_finished(plan)):
             start_ray(self.source.hardware)
         folder = self.source.begin(plan, self.say)
-        outcome = run_study(plan, folder, self.place, self.console, conclusions, self.source.resumed)
+        listeners = [self.notifier] if self.notifier else []
+        outcome = run_study(plan, folder, self.place, self.console, conclusions, self.source.resumed, listeners)
         self.undo.pop_all()
         return outcome
 
@@ -298,6 +304,10 @@ class Session:
             commands = ending.Commands(self.suite, outcome, self.place, own)
             for line in ending.where_lines(plan, commands, [] if self.request.quiet else ending.room_lines(commands)):
                 self.say(line)
+            if self.notifier:
+                self.notifier.send(*ending.message(outcome))
+                if problem := self.notifier.close():
+                    self.say(labelled("notify", problem))
         return commands.deliver()
 
 

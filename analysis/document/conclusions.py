@@ -89,9 +89,13 @@ class Conclusions:
             return [labelled("answer", f"none: {type(error).__name__}: {error}")]
 
     def _lines(self, width: int) -> list[Any]:
-        from analysis.document.terminal import outcome_table
+        from analysis.document.terminal import outcome_table, settings_table
+        from analysis.questions.product import product_of
 
         lines: list[Any] = [outcome_table(self._closing_table, self.exclusive, width)]
+        product = None if self.evidence is None else product_of(self.evidence)
+        if product is not None:  # of one environment
+            lines.append(settings_table(product, str(self.found[0].decision.chosen), width))
         for answer in self.found:
             lines += [labelled(word, line) for word, line in zip_longest(["answer"], answer.lines(), fillvalue="")]
         for step in self.steps:

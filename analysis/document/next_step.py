@@ -13,6 +13,7 @@ from analysis.questions.decision import Decision
 from analysis.questions.labels import WORDS, code, rough_time, time_shown
 from analysis.stats.interval import Interval
 from conf import CONFIG_DIR, config_dirs
+from experiments.contract import PROGRAM
 from experiments.contract.words import plural
 
 FRESH_SEEDS = 5
@@ -46,24 +47,28 @@ class StudyCommand:
         Args:
             *words: Settings of that study.
         """
-        script, others, own_folders = self._words
+        program, others, own_folders = self._words
         where = [word for word in others if _setting(word) in _WHERE]
         # a store's file may be one of a person's own
         own = own_folders if any(word.startswith("tracking=") for word in where) else []
-        return shlex.join(["python", script, *_named(own), *words, *where])
+        return shlex.join([*program, *_named(own), *words, *where])
 
     def again(self, word: str) -> str:
         """A command for a POSIX shell that runs the study again with another setting."""
-        script, others, own_folders = self._words
+        program, others, own_folders = self._words
         kept = [other for other in others if _setting(other) not in (_setting(word), *_OF_ONE_STUDY)]
-        return shlex.join(["python", script, *_named(own_folders), *kept, word])
+        return shlex.join([*program, *_named(own_folders), *kept, word])
 
     @property
-    def _words(self) -> tuple[str, list[str], list[str]]:
-        """The script, what follows it, and the folders of a person's own that it names."""
+    def _words(self) -> tuple[list[str], list[str], list[str]]:
+        """What is run, what follows it, and the folders of a person's own that it names."""
         given = shlex.split(self.command)
+        if "run" in given and given[given.index("run") - 1] in (PROGRAM, "experiments.rl_scaling"):
+            return [PROGRAM, "run"], *config_dirs(given[given.index("run") + 1 :])
         script = next((i for i, word in enumerate(given) if word.endswith("run.py")), None)
-        return ("experiments/run.py", [], []) if script is None else (given[script], *config_dirs(given[script + 1 :]))
+        if script is None:
+            return ["python", "experiments/run.py"], [], []
+        return ["python", given[script]], *config_dirs(given[script + 1 :])
 
 
 def _setting(word: str) -> str:

@@ -195,7 +195,8 @@ def on_the_front(summary: pd.DataFrame) -> str:
     if costs.empty:
         return "No seed holds a target, so there is no front of env steps against seconds to it."
     front = costs[costs["on_front"]].sort_values("seconds_to_target")
-    return f"Nothing beats {named(list(front['config']))} in both env steps and seconds to target."
+    beaten_by_none = named(list(front["config"]))
+    return f"Of what mostly reaches the target nothing beats {beaten_by_none} in both env steps and seconds to target."
 
 
 def comparisons(pairs: pd.DataFrame, chosen: str | None) -> pd.DataFrame:

@@ -70,7 +70,8 @@ class Part:
         self.replays = study.replays(runs)
         self.predicted_mib = study.predicted_mib
         self.diagnosed = diagnosis.of_study(runs, study.curves, study.facts, self.axes)
-        self.highlight = list(self.table["config"].astype(str))[:6]
+        names = list(self.table["config"].astype(str))
+        self.highlight = names[:6] + [name for name in names[6:] if name == study.base]
 
     def drawn(self, key: str, figure: Figure, what: str, interval: str, num_seeds: pd.Series | None = None) -> Drawn:
         """A figure with its caption, which says what it rests on: the seeds of each configuration,

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.plots.text import level
+from analysis.plots.text import short_setting
 from analysis.questions.labels import code, interval_of, listed, percent, time_shown
 from analysis.questions.product import LAYOUT, Product
 from analysis.questions.runners import RUNNERS
@@ -82,5 +82,9 @@ def _time(row: pd.Series) -> str:
 def _named(product: Product, row: pd.Series) -> str:
     if row["config"]:
         return code(row["config"])
-    axes = product.table.columns[: list(product.table.columns).index(RUNNERS)]
-    return listed([f"{axis}={level(axis, row[axis])}" for axis in axes]) + f" in layout {row[LAYOUT]}"
+    return f"{settings_named(product, row)} in layout {row[LAYOUT]}"
+
+
+def settings_named(product: Product, row: pd.Series) -> str:
+    """The learning settings of a row of `product.table`: `lr 3e-3, batch 512`."""
+    return ", ".join(short_setting(axis, row[axis]) for axis in product.axes)

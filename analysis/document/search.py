@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.document.parts import MODERATED, Drawn, Section, figure_of
-from analysis.document.product import sentences
+from analysis.document.product import sentences, settings_named
 from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.plots import lineage as family
@@ -17,7 +17,7 @@ from analysis.questions.decision import decision_of
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown
 from analysis.questions.lineage import is_population, schedule
 from analysis.questions.lineage import lineage as lineage_of
-from analysis.questions.product import product_of
+from analysis.questions.product import LAYOUT, product_of
 from experiments.contract.words import plural
 
 
@@ -71,14 +71,26 @@ def product(study: Study, evidence: Evidence) -> Section | None:
         config = decision_of(concluding).chosen or config
     layouts, figures = found.beside(config), []
     if len(layouts) > 1:
-        seeds = concluding.replicates.groupby("config", observed=True)["seed"].nunique()
         what = (
             "Env steps to target, env steps/s and their product in every layout, runners x environments of each, at "
             f"the learning settings of `{config}`, which is highlighted."
         )
-        caption = style.caption(study.name, seeds, "90%, of draws from both")
-        figures.append(Drawn("product", figure_of(factors.panels(layouts, config)), f"{what} {caption}"))
+        drawn = figure_of(factors.panels(layouts, config))
+        figures.append(Drawn("product", drawn, f"{what} {_predicted(study, layouts)}"))
+    settings = found.of_settings()
+    if len(settings) > 1:
+        of = "learning settings"
+        names = [f"{settings_named(found, row)}\n{row[LAYOUT]}" for _, row in settings.iterrows()]
+        drawn = figure_of(factors.panels(settings.assign(**{of: names}), config, of))
+        what = "The same of every learning rate and batch that was tried, in the layout in which each is the soonest."
+        figures.append(Drawn("learning-settings", drawn, f"{what} {_predicted(study, settings)}"))
     return Section("product", "What reaches the target soonest", tuple(sentences(found)), tuple(figures))
+
+
+def _predicted(study: Study, rows: pd.DataFrame) -> str:
+    """What the numbers of rows of a product rest on, for a caption."""
+    seeds = how_many(rows["num_seeds"], "seed")
+    return f"Study {study.name}; {seeds} for the env steps of a learning setting; 90% intervals, of draws from both."
 
 
 def lineage(study: Study, runs: pd.DataFrame) -> Section:

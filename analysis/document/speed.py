@@ -54,7 +54,10 @@ def speed(part: Part) -> Section:
         figures.append(part.drawn("staleness", figure_of(ax), what, MODERATED, stale["num_seeds"]))
     costs = throughput.pareto(part.summary)
     if not costs.empty:
-        what = f"Env steps against training seconds to target; nothing is better than the front in both.{beside}"
+        what = (
+            "Env steps against training seconds to target; of what mostly reaches it, nothing is better than the front "
+            f"in both.{beside}"
+        )
         figures.append(part.drawn("pareto", figure_of(pareto.plot(costs, part.packed)), what, MODERATED))
     return Section("speed", "Speed", (), tuple(figures))
 

@@ -10,8 +10,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from analysis.document.product import settings_named
 from analysis.evidence import OF_OBJECTIVES
 from analysis.questions.labels import (
+    FORMS,
     WORDS,
     fails,
     in_its_unit,
@@ -19,8 +21,10 @@ from analysis.questions.labels import (
     seeds_finished,
     shares,
     shown,
+    time_shown,
     with_interval,
 )
+from analysis.questions.product import LAYOUT, Product
 
 _LEARNING: dict[str, Callable[[pd.Series], str]] = {
     "": lambda row: "*" if row["leader"] else "",
@@ -36,6 +40,13 @@ _LEARNING: dict[str, Callable[[pd.Series], str]] = {
 _SPEED: dict[str, Callable[[pd.Series], str]] = {
     **{name: _LEARNING[name] for name in ("", "configuration", "seeds", "env steps/s")},
     "trained steps/s": lambda row: with_interval(row, "trained_steps_per_s"),
+}
+_SETTINGS: dict[str, Callable[[pd.Series], str]] = {
+    "layout": lambda row: str(row[LAYOUT]),
+    "ever held": lambda row: f"{row['num_reached']:.0f}/{row['num_seeds']:.0f}",
+    "env steps to target": lambda row: shown(interval_of(row, "env_steps"), FORMS["env_steps_to_target"]),
+    "env steps/s": lambda row: with_interval(row, "env_steps_per_s"),
+    "time to target": lambda row: time_shown(interval_of(row, "minutes")),
 }
 _FIRST_TO_GO = ("trained steps/s", "env steps/s", "ever held", "seeds", "worst seed", "env steps to target", "fails")
 """Columns that a narrow terminal does without: the first first. The report has all."""
@@ -67,6 +78,36 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool, width: int) -> Table:
             break
         if columns.pop(name, None):
             table = _table(summary, columns, measured, exclusive)
+    return table
+
+
+def settings_table(product: Product, chosen: str, width: int) -> Table:
+    """What a search for the soonest knows of each learning setting, also where it was not confirmed.
+
+    Args:
+        product: Env steps times seconds an env step.
+        chosen: The recommended configuration.
+        width: Of the terminal, in columns.
+    """
+    notes = (
+        "each learning setting in the layout, runners x environments of each, in which it is the soonest: predicted "
+        "from the trials that learned and the throughput measured alone; 90% intervals"
+    )
+    recommended = product.row(chosen)
+    table, console = Table(), Console(width=1000)
+    columns = dict(_SETTINGS)
+    for leaves_out in ("", "env steps/s", "ever held", "env steps to target"):
+        columns.pop(leaves_out, None)
+        table = Table(box=None, header_style="bold", pad_edge=False, caption=notes, caption_justify="left")
+        table.add_column("learning settings", overflow="fold")
+        for name in columns:
+            table.add_column(name, justify="right", no_wrap=True)
+        for _, row in product.of_settings().iterrows():
+            is_chosen = recommended is not None and bool((row[product.axes] == recommended[product.axes]).all())
+            cells = [settings_named(product, row), *(cell(row) for cell in columns.values())]
+            table.add_row(*(Text(cell) for cell in cells), style="bold" if is_chosen else "")
+        if Measurement.get(console, console.options, table).maximum <= width:
+            break
     return table
 
 

@@ -62,7 +62,7 @@ def plot(costs: pd.DataFrame, packed: bool = False, ax: Axes | None = None) -> A
     ax.margins(0.12)
     style.note(
         ax,
-        "Left and low is better. Diamonds: the front; no configuration is better in both.",
+        "Left and low is better. Diamonds: the front; of those that mostly reach it, none is better in both.",
         "Hollow: some seeds never reached the target; both costs are lower bounds."
         if (known["num_reached"] < known["num_seeds"]).any()
         else "",

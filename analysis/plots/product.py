@@ -1,4 +1,4 @@
-"""Env steps to target, env steps/s and time to target of each layout: what is gained in one is lost in another."""
+"""Env steps to target, env steps/s and time to target side by side: what is gained in one is lost in another."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -6,36 +6,40 @@ from matplotlib.axes import Axes
 from analysis.plots import style
 
 MEASURES = ("env_steps", "env_steps_per_s", "minutes")
-_COLUMNS = ["layout", "config", *(f"{name}{end}" for name in MEASURES for end in ("", "_low", "_high"))]
+_COLUMNS = ["config", *(f"{name}{end}" for name in MEASURES for end in ("", "_low", "_high"))]
 _WORDS = {"env_steps": "env steps to target", "env_steps_per_s": "env steps/s", "minutes": "{} to target"}
 _PANEL_TICKS = 4
 
 
-def plot(layouts: pd.DataFrame, measure: str = "minutes", chosen: str = "", ax: Axes | None = None) -> Axes:
-    """Draws a row for each layout, the soonest on top, with its interval.
+def plot(
+    predicted: pd.DataFrame, measure: str = "minutes", chosen: str = "", ax: Axes | None = None, of: str = "layout"
+) -> Axes:
+    """Draws a row for each layout, or each learning setting, the soonest on top, with its interval.
 
     Args:
-        layouts: From `product.Product.beside`: layout, config, and env_steps, env_steps_per_s and minutes with `_low`
+        predicted: Rows of `product.Product.table`: config, and env_steps, env_steps_per_s and minutes with `_low`
             and `_high`.
         measure: One of `MEASURES`.
         chosen: The `config` of the row that is highlighted.
         ax: To draw on; None makes a figure as tall as the rows need.
+        of: The column that names the rows.
 
     Returns:
-        The axes; a layout of which nothing is known keeps its row.
+        The axes; a row of which nothing is known stays empty.
 
     Raises:
         ValueError: A column is missing.
     """
-    style.require(layouts, _COLUMNS)
-    known = layouts.dropna(subset=["minutes"]) if len(layouts) else layouts
-    names = [] if layouts.empty else [str(name) for name in layouts.sort_values("minutes", kind="stable")["layout"]]
+    style.require(predicted, [of, *_COLUMNS])
+    sooner_first = predicted.sort_values("minutes", kind="stable") if len(predicted) else predicted
+    known = sooner_first.dropna(subset=["minutes"]) if len(predicted) else predicted
+    names = [str(name) for name in sooner_first.get(of, ())]
     ax = style.axes(ax, style.rows_height_in(names))
     unit, times = _unit(known) if measure == "minutes" and len(known) else ("minutes", 1.0)
-    style.name_axes(ax, _WORDS[measure].format(unit), "layout")
+    style.name_axes(ax, _WORDS[measure].format(unit), of)
     if known.empty:
         return style.no_data(ax, "no layout was measured")
-    for i, row in enumerate(layouts.sort_values("minutes", kind="stable").to_dict("records")):
+    for i, row in enumerate(sooner_first.to_dict("records")):
         colour = style.ACCENT if chosen and row["config"] == chosen else style.MUTED
         estimate, low, high = (times * float(row[f"{measure}{end}"]) for end in ("", "_low", "_high"))
         ax.hlines(i, low, high, color=colour, linewidth=1.8)
@@ -46,19 +50,20 @@ def plot(layouts: pd.DataFrame, measure: str = "minutes", chosen: str = "", ax: 
     return ax
 
 
-def panels(layouts: pd.DataFrame, chosen: str = "") -> list[Axes]:
+def panels(predicted: pd.DataFrame, chosen: str = "", of: str = "layout") -> list[Axes]:
     """Draws both factors and their product side by side, with the same rows.
 
     Args:
-        layouts: As for `plot`, with a row at least.
+        predicted: As for `plot`, with a row at least.
         chosen: As for `plot`.
+        of: As for `plot`.
 
     Returns:
         The three axes of a new figure.
     """
-    figure = style.figure(style.rows_height_in([str(name) for name in layouts["layout"]]))
+    figure = style.figure(style.rows_height_in([str(name) for name in predicted[of]]))
     found = [
-        plot(layouts, measure, chosen, ax)
+        plot(predicted, measure, chosen, ax, of)
         for measure, ax in zip(MEASURES, figure.subplots(1, 3, sharey=True), strict=True)
     ]
     for ax in found[1:]:

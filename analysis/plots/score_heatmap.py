@@ -80,7 +80,7 @@ def plot(
         norm = Normalize(lowest, lowest + 1) if cost else Normalize(highest - 1, highest)
     else:
         norm = LogNorm(lowest, highest) if cost and lowest > 0 else Normalize(lowest, highest)
-    image = ax.imshow(cells, cmap="viridis" if cost else "viridis_r", norm=norm, aspect="auto", origin="lower")
+    image = ax.imshow(cells, cmap="Blues_r" if cost else "Blues", norm=norm, aspect="auto", origin="lower")
     best = lowest if cost else highest
     framed = summary["chosen"] if "chosen" in summary else summary[value] == best
 

@@ -66,11 +66,11 @@ def elsewhere(
         each; `minutes` with the ends of its range, 90% of the env steps at either end of the throughput; and
         `is_bound`, whether the throughput is a range.
     """
-    rounds, rows = factors.rounds.assign(exploratory=False), []
-    base = int(rounds[BATCH].mode().iloc[0])
-    rounds["env_steps_per_s"] /= _times_as_fast(factors, rounds[BATCH], base)
-    rounds[BATCH] = base
-    of_batch = _times_as_fast(factors, factors.cells[BATCH], base)
+    rounds, rows = factors.plain_rounds.assign(exploratory=False), []
+    base = rounds.loc[rounds[BATCH] == rounds[BATCH].mode().iloc[0]].iloc[:1]
+    rounds["env_steps_per_s"] /= _times_as_fast(factors, rounds, base)
+    rounds[[*factors.axes, BATCH]] = base[[*factors.axes, BATCH]].iloc[0].to_list()
+    of_learning = _times_as_fast(factors, factors.cells, base)
     for runners, envs in layouts_of(machine, rounds):
         slowest, fastest, is_bound = _throughput(factors, rounds, curves, facts, (runners, envs))
         rows += [
@@ -82,7 +82,7 @@ def elsewhere(
                 "fastest": machine.speed * times * fastest,
                 "is_bound": is_bound,
             }
-            for cell, times in zip(factors.cells.to_dict("records"), of_batch, strict=True)
+            for cell, times in zip(factors.cells.to_dict("records"), of_learning, strict=True)
         ]
     table = pd.DataFrame(rows)
     steps = np.exp(factors.env_steps.draws(factors.place(table), np.random.default_rng(0)))
@@ -107,7 +107,7 @@ def _throughput(
     if len(own):
         batch = np.array([float(own[BATCH].iloc[0])])
         name = layout_name(own.iloc[0].to_dict())
-        logs = factors.throughput.draws([name], batch, np.random.default_rng(0))
+        logs = factors.throughput.draws([name], batch, np.random.default_rng(0), works=factors.works(own.iloc[:1]))
         low, high = np.exp(np.quantile(logs, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2]))
         return float(low), float(high), False
     found = predict(rounds, curves, Target(1.0, *layout), facts)
@@ -117,13 +117,15 @@ def _throughput(
     return speed.estimate, speed.estimate, found.is_bound
 
 
-def _times_as_fast(factors: Factors, batches: pd.Series, base: int) -> Array:
-    """Times as fast as with the base's batch, in the layout of fewest processes: what an iteration takes whatever its
-    size is there in every layout.
+def _times_as_fast(factors: Factors, settings: pd.DataFrame, base: pd.DataFrame) -> Array:
+    """Times as fast as with the learning settings of the base, in the layout of fewest processes: what an iteration
+    takes whatever its size is there in every layout.
     """
     simplest = layout_name(factors.rounds.sort_values(RUNNERS).iloc[0].to_dict())
-    each = np.append(batches.to_numpy(float), base)
-    logs = np.median(factors.throughput.draws([simplest] * len(each), each, np.random.default_rng(0)), axis=0)
+    each = pd.concat([settings, base], ignore_index=True)
+    names, batches = [simplest] * len(each), each[BATCH].to_numpy(float)
+    draws = factors.throughput.draws(names, batches, np.random.default_rng(0), works=factors.works(each))
+    logs = np.median(draws, axis=0)
     return np.asarray(np.exp(logs[:-1] - logs[-1]))
 
 

@@ -1,7 +1,7 @@
 """What reaches the target soonest, of a search that measured env steps to target and seconds an env step apart."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from analysis.questions.runners import ENVS, RUNNERS, total_envs
 from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, longest_start, predicted
 from analysis.stats.interval import Array, Interval
 from analysis.stats.moderated import moderated_intervals
+from experiments.contract import is_work
 
 BATCH, MODE = "train_batch_size_total", "vectorize_mode"
 LAYOUT = "layout"
@@ -27,7 +28,8 @@ class Product:
             each and how they are vectorised; `minutes`, `env_steps` and `env_steps_per_s` with 90% intervals;
             `start_s`, the seconds of these before training; `p_best`, the probability to be the soonest; `regret`, by
             what share it is expected to take longer than the soonest; `is_near`, whether it is expected to be about as
-            soon; and `config`, its name, "" where it was not trained.
+            soon; `num_seeds` that its learning settings were trained with in any layout, and `num_reached`, those of
+            them that held the target; and `config`, its name, "" where it was not trained.
         checked: A row for each configuration that was confirmed: `config`; `minutes` with a 90% interval, as predicted
             without these seeds; `measured` with a 95% one; and `holds`, whether they differ by no more than chance.
         num_learned: Trials that env steps are learned from, those that confirm among them.
@@ -44,14 +46,23 @@ class Product:
         rows = self.table[self.table["config"] == config]
         return None if rows.empty else rows.iloc[0]
 
+    @property
+    def axes(self) -> list[str]:
+        """The searched settings that learning depends on."""
+        return [axis for axis in self.table.columns[: self.table.columns.get_loc(LAYOUT)] if axis not in _OF_LAYOUT]
+
     def beside(self, config: str) -> pd.DataFrame:
         """A configuration's learning settings in every layout, the soonest first; no row if nothing is predicted."""
         own = self.row(config)
         if own is None:
             return self.table.iloc[:0]
-        axes = [axis for axis in self.table.columns[: self.table.columns.get_loc(LAYOUT)] if axis not in _OF_LAYOUT]
-        same = (self.table[axes] == own[axes]).all(axis=1)
+        same = (self.table[self.axes] == own[self.axes]).all(axis=1)
         return self.table[same].sort_values("minutes", kind="stable", ignore_index=True)
+
+    def of_settings(self) -> pd.DataFrame:
+        """Every learning setting in the layout in which it is the soonest, the soonest first."""
+        soonest = self.table.sort_values("minutes", kind="stable").drop_duplicates(self.axes)
+        return soonest.reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,19 @@ class Factors:
         """Env steps/s."""
         rounds = self.rounds
         names = [layout_name(row) for row in rounds.to_dict("records")]
-        return Measured.of(names, rounds[BATCH].to_numpy(float), rounds["env_steps_per_s"].to_numpy(float))
+        speeds = rounds["env_steps_per_s"].to_numpy(float)
+        return Measured.of(names, rounds[BATCH].to_numpy(float), speeds, self.works(rounds))
+
+    @property
+    def plain_rounds(self) -> pd.DataFrame:
+        """The measurements of what the learner did in most of them: in every layout, near the base's batch."""
+        works = pd.Series(self.works(self.rounds), index=self.rounds.index)
+        return self.rounds[works == works.mode().iloc[0]]
+
+    def works(self, frame: pd.DataFrame) -> list[str]:
+        """What the learner of each row does with an env step, as `Measured` knows it."""
+        named = [axis for axis in self.axes if is_work(axis)]
+        return [" ".join(f"{axis}={row[axis]:g}" for axis in named) for row in frame.to_dict("records")]
 
     def place(self, frame: pd.DataFrame) -> Array:
         """Rows with `axes`, runners and environments of each, as `Learned.place` has them."""
@@ -115,7 +138,9 @@ def factors_of(evidence: Evidence, with_confirmed: bool = True) -> Factors | Non
     columns = list(dict.fromkeys([*axes, BATCH]))
     cells = searched[columns].drop_duplicates(subset=[*axes], ignore_index=True)
     learned = pd.concat([searched, ended[~ended["exploratory"]]]) if with_confirmed else searched
-    return Factors(axes, cells, learned, rounds)
+    found = Factors(axes, cells, learned, rounds)
+    measured = pd.Series(found.works(cells)).isin(found.works(rounds))
+    return replace(found, cells=cells[measured].reset_index(drop=True))
 
 
 @once
@@ -151,12 +176,13 @@ def _predicted(factors: Factors, named: pd.DataFrame) -> pd.DataFrame:
             cells[BATCH].to_numpy(float),
             [layout_name(row) for row in cells.to_dict("records")],
             start_s,
+            factors.works(cells),
         ),
         factors.env_steps,
         factors.throughput,
         np.random.default_rng(0),
     )
-    return _table(factors.axes, cells, found, named, start_s)
+    return _table(factors, cells, found, named, start_s)
 
 
 def layout_name(row: Mapping[Hashable, object]) -> str:
@@ -165,8 +191,9 @@ def layout_name(row: Mapping[Hashable, object]) -> str:
 
 
 def _table(
-    axes: Sequence[str], cells: pd.DataFrame, found: Predicted, named: pd.DataFrame, start_s: Array
+    factors: Factors, cells: pd.DataFrame, found: Predicted, named: pd.DataFrame, start_s: Array
 ) -> pd.DataFrame:
+    axes, learned = factors.axes, factors.learned
     keys = [*axes, *_OF_LAYOUT]
     names = named.drop_duplicates("config").set_index(keys)["config"].astype(str)
     several = cells[MODE].nunique() > 1
@@ -175,6 +202,10 @@ def _table(
         spread = getattr(found, name)
         table = table.assign(**{name: spread.median, f"{name}_low": spread.low, f"{name}_high": spread.high})
     table = table.assign(start_s=start_s, p_best=found.p_best, regret=found.regret, is_near=found.is_near)
+    reached = learned[learned["env_steps_to_target"].notna() & (learned["status"] == "finished")]
+    for name, trials in (("num_seeds", learned), ("num_reached", reached)):
+        seeds = trials.groupby([*axes], observed=True)["seed"].nunique().rename(name)
+        table = table.join(seeds, on=[*axes]).fillna({name: 0})
     table["config"] = [names.get(key, "") for key in table[keys].itertuples(index=False, name=None)]
     return table.iloc[found.order].reset_index(drop=True)
 

@@ -190,7 +190,7 @@ def pareto(summary: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The configurations with seeds that reach the target: `config`, `env_steps_to_target` and `seconds_to_target`
         with intervals, `on_front`, `num_seeds`, `num_reached`. By the estimates: neighbours whose intervals overlap
-        may change places.
+        may change places. On the front are those that reach the target on most seeds, if there are any.
     """
     both = ["env_steps_to_target", "seconds_to_target"]
     columns = [
@@ -205,5 +205,7 @@ def pareto(summary: pd.DataFrame) -> pd.DataFrame:
     same_env = env[None] == env[:, None]
     no_worse = (costs[None] <= costs[:, None]).all(axis=2)
     better = (costs[None] < costs[:, None]).any(axis=2)
-    table["on_front"] = ~(same_env & no_worse & better).any(axis=1) if len(table) else np.array([], dtype=bool)
+    most = (2 * table["num_reached"] > table["num_seeds"]).to_numpy(dtype=bool)
+    counts = most | ~(same_env & most[None]).any(axis=1)
+    table["on_front"] = counts & ~(same_env & no_worse & better & counts[None]).any(axis=1)
     return table

@@ -122,10 +122,14 @@ class Measured:
     """What was measured of throughput: seconds an env step are those of the layout, plus what an iteration takes
     whatever its size, shared by its batch, 1 / X = t(layout) + h / B; or, where each env step is learned from in as
     many batches whatever their size, what their rows take, 1 / X = t(layout) + c B: whichever describes it better.
+    What the learner does with an env step, such as updates for each, adds its own seconds, t(layout) + u(work), and has
+    its own h or c.
 
     Attributes:
         layouts: Names, sorted.
         layout: (num_rounds,) index of each round's.
+        works: Names of what the learner does with an env step, sorted.
+        work: (num_rounds,) index of each round's.
         batch: (num_rounds,) env steps.
         log_seconds: (num_rounds,) natural logarithm of seconds an env step.
         noise: Relative standard deviation of a round.
@@ -133,29 +137,44 @@ class Measured:
 
     layouts: tuple[str, ...]
     layout: npt.NDArray[np.int64]
+    works: tuple[str, ...]
+    work: npt.NDArray[np.int64]
     batch: Array
     log_seconds: Array
     noise: float
 
     @classmethod
-    def of(cls, layouts: Sequence[str], batch: Array, env_steps_per_s: Array) -> "Measured":
+    def of(
+        cls, layouts: Sequence[str], batch: Array, env_steps_per_s: Array, works: Sequence[str] | None = None
+    ) -> "Measured":
         """From rounds.
 
         Args:
             layouts: (num_rounds,) names.
             batch: (num_rounds,) env steps.
             env_steps_per_s: (num_rounds,)
+            works: (num_rounds,) names; None: all do the same.
         """
-        names = tuple(sorted({*layouts}))
-        index, log_seconds = np.array([names.index(name) for name in layouts]), -np.log(env_steps_per_s)
-        _, which, count = np.unique(np.column_stack([index, batch]), axis=0, return_inverse=True, return_counts=True)
+        works = [""] * len(layouts) if works is None else works
+        names, kinds = tuple(sorted({*layouts})), tuple(sorted({*works}))
+        index = np.array([names.index(name) for name in layouts])
+        kind = np.array([kinds.index(name) for name in works])
+        log_seconds = -np.log(env_steps_per_s)
+        same = np.column_stack([index, kind, batch])
+        _, which, count = np.unique(same, axis=0, return_inverse=True, return_counts=True)
         which, free = which.ravel(), int((count - 1).sum())
         apart = log_seconds - (np.bincount(which, log_seconds) / count)[which]
         spread = float(np.sqrt((apart**2).sum() / free)) if free else _UNKNOWN_NOISE
-        return cls(names, index, np.asarray(batch, dtype=float), log_seconds, max(_LEAST_NOISE, spread))
+        noise = max(_LEAST_NOISE, spread)
+        return cls(names, index, kinds, kind, np.asarray(batch, dtype=float), log_seconds, noise)
 
     def draws(
-        self, layouts: Sequence[str], batches: Array, rng: np.random.Generator, num_draws: int = NUM_DRAWS
+        self,
+        layouts: Sequence[str],
+        batches: Array,
+        rng: np.random.Generator,
+        num_draws: int = NUM_DRAWS,
+        works: Sequence[str] | None = None,
     ) -> Array:
         """Draws of log X: the rounds drawn anew with their noise, and the law fitted to each (parametric bootstrap).
 
@@ -164,25 +183,33 @@ class Measured:
             batches: (num_points,) env steps.
             rng: For the draws.
             num_draws: How many.
+            works: (num_points,) measured ones; None where all do the same.
 
         Returns:
             (num_draws, num_points).
         """
-        scale, designs = float(self.batch.mean()), []
-        for power in (-1, 1):
-            design = np.zeros((len(self.layout), len(self.layouts) + 1))
-            design[np.arange(len(self.layout)), self.layout] = 1.0
-            design[:, -1] = (self.batch / scale) ** power
-            designs.append((design, (np.asarray(batches) / scale) ** power))
-        errors = [nnls(d / np.exp(self.log_seconds)[:, None], np.ones(len(d)))[1] for d, _ in designs]
-        design, of_batch = designs[int(errors[1] < errors[0])]
         wanted = np.array([self.layouts.index(name) for name in layouts])
+        asked = np.array([self.works.index(name) for name in works or [self.works[0]] * len(wanted)])
+        designs = [
+            (self._design(self.layout, self.work, self.batch, power), self._design(wanted, asked, batches, power))
+            for power in (-1, 1)
+        ]
+        errors = [nnls(d / np.exp(self.log_seconds)[:, None], np.ones(len(d)))[1] for d, _ in designs]
+        design, at = designs[int(errors[1] < errors[0])]
         found = np.empty((num_draws, len(wanted)))
         for i in range(num_draws):
             seconds = np.exp(self.log_seconds + rng.normal(0.0, self.noise, len(self.log_seconds)))
             fitted, _ = nnls(design / seconds[:, None], np.ones(len(seconds)))  # relative errors
-            found[i] = -np.log(np.maximum(fitted[wanted] + of_batch * fitted[-1], 1e-12))
+            found[i] = -np.log(np.maximum(at @ fitted, 1e-12))
         return found
+
+    def _design(self, layout: npt.NDArray[np.int64], work: npt.NDArray[np.int64], batch: Array, power: int) -> Array:
+        """(num_points, num_terms): a term for each layout, for each work if there are several, and for the batch of
+        each.
+        """
+        of_layout, of_work = np.eye(len(self.layouts))[layout], np.eye(len(self.works))[work]
+        of_batch = of_work * ((np.asarray(batch) / float(self.batch.mean())) ** power)[:, None]
+        return np.hstack([of_layout, *([of_work] if len(self.works) > 1 else []), of_batch])
 
 
 def longest_start(runners: Sequence[int], measured: Sequence[tuple[int, float]]) -> Array:
@@ -215,12 +242,14 @@ class Candidates:
         batch: Env steps, or rows, of a training batch.
         layouts: Names.
         start_s: Seconds until training begins.
+        works: Names of what the learner does with an env step; None where all do the same.
     """
 
     place: Array
     batch: Array
     layouts: Sequence[str]
     start_s: Array
+    works: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -285,10 +314,11 @@ def predicted(candidates: Candidates, learned: Learned, measured: Measured, rng:
     batch = np.asarray(candidates.batch, dtype=float)
     cells, of_cell = np.unique(np.asarray(candidates.place), axis=0, return_inverse=True)
     log_steps = learned.draws(cells, rng)[:, of_cell.ravel()]
-    pairs = sorted({*zip(candidates.layouts, batch, strict=True)})
-    of_pair = [pairs.index(pair) for pair in zip(candidates.layouts, batch, strict=True)]
-    layouts, batches = [layout for layout, _ in pairs], np.array([each for _, each in pairs])
-    log_speed = measured.draws(layouts, batches, rng)[:, of_pair]
+    works = candidates.works or [measured.works[0]] * len(batch)
+    every = list(zip(candidates.layouts, works, batch, strict=True))
+    alike = sorted({*every})
+    layouts, kinds, batches = ([one[i] for one in alike] for i in range(3))
+    log_speed = measured.draws(layouts, np.array(batches), rng, works=kinds)[:, [alike.index(one) for one in every]]
     start_s = np.asarray(candidates.start_s) * np.exp(rng.normal(0.0, _START_NOISE, (NUM_DRAWS, 1)))
     minutes = (start_s + np.exp(log_steps - log_speed)) / 60
     best = minutes.min(axis=1, keepdims=True)

@@ -47,10 +47,6 @@ SEEDS = (0, 1, 2, 3, 4)
 LEVEL = 0.05
 OUTPUTS = ROOT / "outputs" / "learning"
 """Where the studies are, so that one that was interrupted goes on."""
-README = ROOT / "README.md"
-_BEGIN, _END = "<!-- what is learned: begin -->", "<!-- what is learned: end -->"
-_SHOWN = ("", "env steps", "seeds", "median score [worst, best]", "env steps to target", "published")
-"""Columns of the README's table."""
 _SHORT = ": not all"
 """End of the verdict of a pair with seeds that miss the target."""
 _EARLY = "ended early: not judged"
@@ -63,7 +59,7 @@ QUICK = ("budget_env_steps=4000", "report_every_env_steps=4000", "evaluation.epi
 
 
 def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
-    """Run what is missing, at the lowest priority, since nothing here is timed; the README's table follows.
+    """Run what is missing, at the lowest priority, since nothing here is timed.
 
     Args:
         quick: The first pair alone, for a moment.
@@ -82,9 +78,7 @@ def measure(quick: bool, wanted: Sequence[str] = ()) -> Report:
                 _complete(pair, SEEDS, OUTPUTS, MEASURED)
             except BenchmarkError as error:  # what is left of it runs the next time
                 say(f"{pair}: {error}")
-    report = _report(measured())
-    README.write_text(into_readme(report.tables[0], README.read_text()))
-    return report
+    return _report(measured())
 
 
 def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, overrides: Sequence[str] = ()) -> None:
@@ -143,7 +137,8 @@ def _report(rows: pd.DataFrame) -> Report:
         f"nothing is: {_named(short)}. Ended early, as far as two cores get, and not judged: {_named(early)}."
     )
     machines = measured_on(rows)
-    columns = (*_SHOWN[:-1], "training", "published", "verdict")
+    shown = ("", "env steps", "seeds", "median score [worst, best]", "env steps to target")
+    columns = (*shown, "training", "published", "verdict")
     return Report(
         name="learning",
         title="What every algorithm learns, with the settings that the suite ships",
@@ -230,16 +225,6 @@ def _to_target(last: pd.DataFrame) -> str:
         return count
     median = np.median(np.where(np.isfinite(held), held, np.inf))
     return f"{median:,.0f} ({count})" if np.isfinite(median) else f"over {last['env_steps'].max():,.0f} ({count})"
-
-
-def into_readme(table: Table, text: str) -> str:
-    """The README with the rows of a page's table that were measured with the present settings, all their seeds."""
-    at = [table.columns.index(column) for column in _SHOWN]
-    judged = table.columns.index("verdict")
-    rows = [row for row in table.rows if row[judged] not in OPEN]
-    shown = Table("", _SHOWN, tuple(tuple(row[i] for i in at) for row in rows))
-    before, after = text.partition(_BEGIN)[0], text.partition(_END)[2]
-    return f"{before}{_BEGIN}\n{shown.markdown()}\n{_END}{after}"
 
 
 def against_sb3(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> str:

@@ -136,6 +136,7 @@ def by_search(
             (float(np.log10(point["lr"])), float(np.log10(point["batch"]))),
             max(1, point["runners"]) * point["envs_each"],
             point["batch"],
+            "",
             f"{point['runners']} x {point['envs_each']}",
             point["runners"],
             int(study.budget),

@@ -134,7 +134,7 @@ def main() -> None:
         _timing = in_process.use(functools.partial(_kill_at, arguments.kill_after_events, arguments.measure))
     sys.argv = ["experiments/run.py", *arguments.overrides]
     try:
-        run.main()
+        run.main(arguments.overrides)
     finally:
         if arguments.measure:
             arguments.measure.write_text(json.dumps(_measured()))

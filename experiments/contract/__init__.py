@@ -3,6 +3,8 @@
 Standard library only.
 """
 
+PROGRAM = "rl-scaling"
+"""What is installed, of which each command is a part."""
 MAX_REPORTS = 320
 """Points of a curve that MLflow's UI draws without sampling: what a trial has at most."""
 MAX_ENVS = 100
@@ -141,6 +143,21 @@ RESUME_MAY_CHANGE = (
 NAMED_AXES = {"learning_rate": "lr", "batch_size": "batch", "update_to_data": "update_to_data"}
 """Names of axes that any algorithm may have, whose values are relative to its base point. Where one moves several
 settings at once, the parameters `lr_multiple` and `lr_rule` say how; here is what these begin with."""
+
+
+_OF_THE_BATCH = ("batch_size", "batch_multiple", "train_batch_size_per_learner", "train_batch_size_total")
+
+
+def is_work(axis: str) -> bool:
+    """True for a setting of learning that may change what the learner does with an env step, and so how long that
+    takes: all but learning rates, which change nothing of it, and the batch.
+
+    Args:
+        axis: Its dotted path, its name as an axis, or its column.
+    """
+    leaf = axis.rpartition(".")[2]
+    is_rate = leaf in ("learning_rate", "lr") or leaf.startswith("lr_") or leaf.endswith("_lr")
+    return not is_rate and leaf not in _OF_THE_BATCH
 
 
 COLUMNS = frozenset(

@@ -179,12 +179,16 @@ def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
         if room > 0 and gpus <= cluster.num_gpus
         else ""
     )
+    if gpus > cluster.num_gpus:
+        hint += " To learn on CPUs: algorithm.learners.num_gpus_per_learner=0."
+    if suite.hardware.name != "auto":
+        hint += " Try hardware=auto."
     declared = f"hardware.num_cpus={math.ceil(max(cpus, cluster.num_cpus))}" + (
         " hardware.num_gpus=0" if gpus > cluster.num_gpus else ""
     )
     raise ConfigurationError(
         f"hardware={suite.hardware.name} needs {amount(cpus, gpus)} per trial, or more; "
-        f"{cluster}.{hint} Try hardware=auto. To declare logical CPUs beyond the real ones: {declared}."
+        f"{cluster}.{hint} To declare logical CPUs beyond the real ones: {declared}."
     )
 
 

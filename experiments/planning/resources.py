@@ -238,8 +238,10 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
     fix = (
         "Start a node that has them (`ray start --address=...`), or try hardware=auto."
         if cluster.is_joined  # where nothing can be declared
-        else f"Try hardware=auto. To declare logical CPUs beyond the real ones: {declared}."
+        else f"To declare logical CPUs beyond the real ones: {declared}."
     )
+    if not cluster.is_joined and hardware_name != "auto":
+        fix = f"Try hardware=auto. {fix}"
     raise DoesNotFitError(
         f"hardware={hardware_name} needs {amount(cpus, gpus)} per trial{split}; {cluster}.{spread}{hint} {fix}", request
     )

@@ -26,7 +26,7 @@ from experiments.config.search_settings import (
 )
 from experiments.config.space import Choice, Point, corners, num_samples, parse_space, points
 from experiments.config.trial_config import LAYOUT, TRAINING
-from experiments.contract import FIXED, NAMED_AXES
+from experiments.contract import FIXED, NAMED_AXES, is_work
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.search.comparing import Comparing
@@ -115,6 +115,7 @@ class SearchDesign:
                 tuple(math.log10(value) for path, value in point.items() if path not in LAYOUT),
                 (c := by_point[key_of(point)]).layout.total_envs,
                 c.batch_env_steps,
+                " ".join(f"{path}={value}" for path, value in point.items() if path not in LAYOUT and is_work(path)),
                 f"{c.layout.num_env_runners} x {c.layout.num_envs_per_env_runner} {c.suite.env.vectorize_mode}",
                 c.layout.num_env_runners,
                 c.suite.budget_env_steps,

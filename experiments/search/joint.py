@@ -31,6 +31,8 @@ class Candidate:
         learning: Decimal logarithms of what learning depends on: learning rate, batch, ...
         num_envs: Environments in all.
         batch: Env steps, or rows, of a training batch.
+        work: What its learner does with an env step: the settings of learning that may change its seconds beside the
+            batch, such as updates for each, by name.
         layout: Its name.
         num_env_runners: Of the layout.
         budget_env_steps: Env steps of a trial.
@@ -40,6 +42,7 @@ class Candidate:
     learning: tuple[float, ...]
     num_envs: int
     batch: float
+    work: str
     layout: str
     num_env_runners: int
     budget_env_steps: int
@@ -123,7 +126,9 @@ class Joint(Strategy):
         return len({c.layout for c in self._candidates})
 
     def _planned_rounds(self, rounds: int) -> list[Ask]:
-        """Each layout at the batch nearest to the base's, or some at the smallest and the largest."""
+        """Each layout at the batch nearest to the base's, or some at the smallest and the largest; and what else the
+        learner does with an env step, at both in the first layout.
+        """
         by_layout: dict[str, list[Candidate]] = {}
         for candidate in self._candidates:
             by_layout.setdefault(candidate.layout, []).append(candidate)
@@ -132,6 +137,13 @@ class Joint(Strategy):
             batches = sorted({c.batch for c in own}, key=lambda b: abs(np.log(b / self._base.batch)))
             measured = dict.fromkeys((min(batches), max(batches)) if i % OTHER_BATCHES == 0 else batches[:1])
             points += [min((c for c in own if c.batch == b), key=self._apart).point for b in measured]
+        by_work: dict[str, list[Candidate]] = {}
+        for candidate in next(iter(by_layout.values())):
+            by_work.setdefault(candidate.work, []).append(candidate)
+        by_work.pop(self._base.work, None)
+        for own in by_work.values():
+            ends = dict.fromkeys((min(c.batch for c in own), max(c.batch for c in own)))
+            points += [min((c for c in own if c.batch == b), key=self._apart).point for b in ends]
         return [
             Ask(points[i], repeat, THROUGHPUT, {"env_steps": 0}, alone=True)
             for repeat in range(rounds)
@@ -195,9 +207,10 @@ class Joint(Strategy):
 
     @property
     def _measurable(self) -> list[Candidate]:
-        """The candidates whose layout was measured."""
-        layouts = {candidate.layout for candidate, _ in self._measured()}
-        return [candidate for candidate in self._candidates if candidate.layout in layouts]
+        """The candidates whose layout was measured, and what their learner does."""
+        measured = [candidate for candidate, _ in self._measured()]
+        layouts, works = {c.layout for c in measured}, {c.work for c in measured}
+        return [c for c in self._candidates if c.layout in layouts and c.work in works]
 
     def _told(self) -> list[tuple[Ask, Candidate, Outcome]]:
         return [(ask := self.asked[i], self._of[key_of(ask.point)], o) for i, o in sorted(self.outcomes.items())]
@@ -221,12 +234,14 @@ class Joint(Strategy):
                 _array([c.batch for c in asked]),
                 [c.layout for c in asked],
                 longest_start([c.num_env_runners for c in asked], starts),
+                [c.work for c in asked],
             ),
             Learned.of(_array([c.place for c, _ in learned]), _array(steps)),
             Measured.of(
                 [c.layout for c, _ in measured],
                 _array([c.batch for c, _ in measured]),
                 _array([o.values["env_steps_per_s"] for _, o in measured]),
+                [c.work for c, _ in measured],
             ),
             np.random.default_rng(0),
         )

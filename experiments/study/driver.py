@@ -2,7 +2,7 @@
 
 import functools
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from experiments.study.last_trials import Preparation
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
-from experiments.study.stream import EventStream
+from experiments.study.stream import EventStream, Listener
 from experiments.study.tune.early_stopping import EarlyStopping, rule_of
 from experiments.study.tune.execution import run_trials
 from experiments.study.tune.searcher import QueueSearcher
@@ -85,7 +85,13 @@ class StudyOutcome:
 
 
 def run_study(
-    plan: Plan, folder: StudyFolder, place: Place, console: Console, analyst: Analyst, resumed: bool = False
+    plan: Plan,
+    folder: StudyFolder,
+    place: Place,
+    console: Console,
+    analyst: Analyst,
+    resumed: bool = False,
+    listeners: Sequence[Listener] = (),
 ) -> StudyOutcome:
     """Run every trial of a plan that has not ended. Ray must be running, if there is one.
 
@@ -96,6 +102,7 @@ def run_study(
         console: Where progress is shown.
         analyst: Draws the conclusions.
         resumed: Whether there was an earlier execution.
+        listeners: Who else hears of what happens from now on.
 
     Returns:
         How it went, over all executions; failed trials don't raise.
@@ -127,6 +134,8 @@ def run_study(
                 from experiments.tracking.tensorboard import TensorBoardListener
 
                 stream.add(TensorBoardListener(folder.path / "tune"))
+            for listener in listeners:
+                stream.add(listener)
             with progress:
                 left = searcher or [
                     trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)

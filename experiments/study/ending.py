@@ -1,6 +1,7 @@
 """The lines at a study's end: where the results are, how to open them, and how to go on."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,10 @@ from experiments.config.compose import override
 from experiments.config.errors import first_line
 from experiments.config.output_dir import stored_at
 from experiments.config.schema import SuiteConfig
+from experiments.contract import INDEX_EXPERIMENT
 from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_uri
-from experiments.contract.words import labelled
+from experiments.contract.words import labelled, plural
 from experiments.planning.plan import Plan
 from experiments.study.driver import StudyOutcome
 from experiments.study.removal import Holdings, holdings, room
@@ -86,6 +88,17 @@ class Commands:
         return shlex.join(["python", script, *words])
 
 
+def message(outcome: StudyOutcome) -> tuple[str, str]:
+    """What a study came to, for somebody elsewhere: the subject, and the text."""
+    counts = Counter(o.status for o in outcome.outcomes)
+    told = ", ".join(f"{number} {status}" for status, number in counts.most_common())
+    end = f"interrupted by {outcome.interrupted_by}" if outcome.interrupted_by else "ended"
+    lines = [f"{plural(len(outcome.outcomes), 'trial')}: {told}.", *outcome.conclusions.answers]
+    if not outcome.in_mlflow:
+        lines.append("MLflow does not have all of it: the terminal has the command that delivers it.")
+    return end, "\n".join(lines)
+
+
 def _place(folder: Path) -> str:
     """The address in an object store that a folder is a copy of; itself if it is none."""
     return stored_at(folder) or str(folder)
@@ -96,22 +109,22 @@ def _in_clone() -> bool:
     return Path.cwd() == ROOT
 
 
-def in_mlflow(uri: str, page: str) -> list[str]:
-    """How to open a page of MLflow's UI.
+def in_mlflow(uri: str, *pages: str) -> list[str]:
+    """How to open pages of MLflow's UI.
 
     Args:
         uri: Address of the store.
-        page: Below the server's address.
+        *pages: Below the server's address.
     """
     if uri.startswith("http"):
-        return [labelled("MLflow", f"{without_passwords(uri).rstrip('/')}/{page}")]
-    is_default = uri == sqlite_uri(Path("outputs/mlflow.db").absolute())
-    command = (
-        "make ui"
-        if is_default and _in_clone()
-        else f"mlflow ui --backend-store-uri {shlex.quote(uri)} --host 127.0.0.1"
-    )
-    return [labelled("MLflow", command), labelled("", f"http://127.0.0.1:5000/{page}")]
+        server, first = without_passwords(uri).rstrip("/"), []
+    else:
+        is_default = uri == sqlite_uri(Path("outputs/mlflow.db").absolute())
+        options = ["--backend-store-uri", uri, "--host", "127.0.0.1"]
+        command = "make ui" if is_default and _in_clone() else shlex.join(["mlflow", "ui", *options])
+        server, first = "http://127.0.0.1:5000", [labelled("MLflow", command)]
+    links = [f"{server}/{page}" for page in pages]
+    return [*first, *(labelled("" if first or i else "MLflow", link) for i, link in enumerate(links))]
 
 
 def room_lines(commands: Commands) -> list[str]:
@@ -159,7 +172,9 @@ def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str
     elif any(o.status == "failed" for o in outcome.outcomes):
         lines.append(labelled("try again", f"{commands.resume()}   (what is finished stays)"))
     if experiment := outcome.experiment_ids.get(plan.experiment):
-        lines += in_mlflow(uri, views.view_path(experiment, views.BY_CONFIG))
+        studies = outcome.experiment_ids.get(INDEX_EXPERIMENT)
+        own = [f"#/experiments/{studies}/runs/{outcome.study_run}"] if studies and outcome.study_run else []
+        lines += in_mlflow(uri, views.view_path(experiment, views.BY_CONFIG), *own)
     for name, count in outcome.registered.items():
         versions = "1 version" if count == 1 else f"{count} versions"
         lines.append(labelled("policies", f"{versions} of models:/{name} in MLflow's registry, which need no Ray"))

@@ -33,6 +33,10 @@ LINE_EVERY_S = 15.0
 MOST_ROWS = 16
 MOST_OF_A_CAUSE = 3
 """Failures of one cause that are shown as they happen."""
+_KNOWN_FROM = 20
+"""Part of the work from which on the time left is told: before, it is mostly of starting."""
+_MEAN_FROM = 3
+"""Trials that ended, from which on the others are taken to be like them."""
 _SIZE = re.compile(r"\d+\.\d [MG]iB")
 _ENDS = (FINISHED, PRUNED, FAILED)
 
@@ -158,12 +162,26 @@ class Progress:
     def _left(self, done: int, total: int) -> str:
         if done >= total:
             return ""
-        new = done - self._before
-        if new < (total - self._before) / 100:
+        new, likely = done - self._before, self._likely_total()
+        if new < (total - self._before) / _KNOWN_FROM and likely is None:
             return ", time left not known yet"
         rate = new / (unpaused_s() - self._start_unpaused)
-        about = "at most" if self._plan.suite.stop_at_target else "about"  # what ends early leaves env steps
-        return f", {about} {duration((total - done) / rate)} left"
+        may_end_early = self._plan.search is not None or (likely is None and self._plan.suite.stop_at_target)
+        about = "at most" if may_end_early else "about"
+        return f", {about} {duration(max(0.0, (total if likely is None else likely) - done) / rate)} left"
+
+    def _likely_total(self) -> float | None:
+        """The work of all trials if those to come take as many env steps as those that ended; None where too few did,
+        and where none can end early.
+        """
+        rows = [row for row in self._rows.values() if row.work > 1]
+        ended = [row.done for row in rows if row.status == FINISHED]
+        if self._plan.is_measured or not self._plan.suite.stop_at_target or len(ended) < _MEAN_FROM:
+            return None
+        each = sum(ended) / len(ended)
+        to_come = self._plan.num_trials - len(self._rows)
+        running = (row.done if row.status in _ENDS else max(row.done, each) for row in rows)
+        return sum(running) + max(0, to_come) * each
 
     def _render(self) -> RenderableType:
         table = Table(box=None, header_style="bold", pad_edge=False)

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from experiments.contract import PROGRAM
 from experiments.contract.passwords import without_passwords
 from experiments.trial.usage.machine import cpu_model
 
@@ -188,4 +189,7 @@ def files() -> dict[str, str]:
 
 def command_line() -> str:
     """The command that started this process, as one could type it, without passwords."""
-    return without_passwords(shlex.join(["python", *sys.orig_argv[1:]]))
+    words = sys.orig_argv[1:]
+    if words and Path(words[0]).name == PROGRAM:
+        return without_passwords(shlex.join([PROGRAM, *words[1:]]))
+    return without_passwords(shlex.join(["python", *words]))

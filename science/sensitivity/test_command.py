@@ -83,7 +83,7 @@ def test_studies_that_searched_something_else_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give studies= or table=, and one of them alone. Usage: python analysis/sensitivity.py"),
+        ([], "give studies= or table=, and one of them alone."),
         (["table=a.csv", "studies=[b]"], "one of them alone"),
         (["table=/nowhere/a.csv"], "table=/nowhere/a.csv: cannot be read as CSV"),
         (["table=a.csv", "measure=auc"], "measure= is of studies"),

@@ -179,7 +179,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("target_network_update_freq", "num_steps_sampled_before_learning_starts"), whole(0, 2000)),
     **dict.fromkeys(("gamma", "lambda_", "tau"), _FRACTION),
     **dict.fromkeys(("clip_param", "initial_alpha"), _POSITIVE),
-    **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "alpha", "beta"), _AT_LEAST_0),
+    **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "replay_buffer_config.alpha", "beta"), _AT_LEAST_0),
     "grad_clip": real(0, above=True, null=True, tried=(0.1, 100.0)),
     # a number where samples are replayed alone
     "update_to_data": Kind(st.none(), real(0, above=True, null=True).wrong),
@@ -289,7 +289,6 @@ KINDS: Mapping[str, Kind] = {
         | _NUMBERS
         | _FLAGS
         | _MAPPINGS
-        | _NONE
         | st.sampled_from([[], ["score", "score"], ["score", "loss"], ["score"] * 3]),
     ),
     "max_seeds": whole(2, 10),

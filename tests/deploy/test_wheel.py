@@ -78,8 +78,15 @@ def test_every_module_is_in_the_wheel_and_imports(python: Path, tmp_path: Path) 
     }
 
 
-def test_a_plan_and_a_report_are_made_in_an_empty_folder(python: Path, tmp_path: Path) -> None:
-    assert "4 trials" in run(python, tmp_path, "-m", "experiments.run", "study=smoke", "dry_run=true")
+def test_a_plan_and_a_report_are_made_in_an_empty_folder_with_files_of_ones_own(python: Path, tmp_path: Path) -> None:
+    program = str(python.parent / "rl-scaling")
+    assert "4 trials" in run(python, tmp_path, program, "run", "study=smoke", "dry_run=true")
+    (tmp_path / "conf/study").mkdir(parents=True)
+    (tmp_path / "conf/study/mine.yaml").write_text(
+        "name: mine\nquestion: Which?\nspace: {algorithm.training.lr: [1e-3]}\n"
+    )
+    own = run(python, tmp_path, program, "run", "--config-dir", "conf", "study=mine", "seeds=[0]", "dry_run=true")
+    assert "1 trial" in own
     write_studies(Written(tmp_path / "store"))
     page = tmp_path / "report.html"
     run(

@@ -130,8 +130,8 @@ def test_repeats_of_which_none_could_be_compared_are_counted(failed: int) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["stdy=lr_batch"], "Usage: python analysis/report.py [study=... | studies=[...]]"),
-        (["lr_batch"], "Usage"),
+        (["stdy=lr_batch"], "'stdy=lr_batch' is not understood. Did you mean study=?"),
+        (["lr_batch"], "'lr_batch' is not understood. rl-scaling report --help lists what there is"),
         (["studies=[a,b]", "delta=10"], "delta= is for the report of one study"),
         (["tracking_uri=sqlite:////nowhere/mlflow.db"], "/nowhere/mlflow.db"),
     ],

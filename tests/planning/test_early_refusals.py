@@ -40,7 +40,7 @@ for words, message in eval(sys.argv.pop(1)).items():
     sys.argv[1:] = words.split()
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
-        run.main()
+        run.main(sys.argv[1:])
         raise AssertionError(words)
     assert said.getvalue().startswith("error: ") and message in said.getvalue(), (words, said.getvalue())
     loaded = {"torch", "ray.rllib", "ray.tune", "mlflow"} & {*sys.modules}

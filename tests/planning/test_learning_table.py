@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.learning import scores
 from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs, settings_of
-from benchmarks.learning.scores import EARLIER, FEW, OPEN, README, against_sb3, into_readme, verdict
+from benchmarks.learning.scores import FEW, OPEN, against_sb3, verdict
 from benchmarks.support.harness import DOCS, Table
 from experiments.config.compose import CONF
 from tests.support.suite import PlanOf
@@ -112,26 +112,6 @@ def test_where_sb3_was_run_at_the_same_settings_it_is_the_judge(ours: list[float
     assert against_sb3(np.array(ours), np.array([98.0, 100.0, 102.0])).startswith(words)
 
 
-def test_the_readme_takes_the_rows_that_have_all_seeds_and_the_present_settings() -> None:
-    columns = (
-        "",
-        "env steps",
-        "seeds",
-        "median score [worst, best]",
-        "env steps to target",
-        "training",
-        "published",
-        "verdict",
-    )
-    cells = ("1,000", "5", "200.0 [1.0, 300.0]", "0 of 5", "1 s", "240 (zoo)", "worse")
-    few, earlier = (("1,000", "4", *cells[2:-1], without) for without in (FEW, EARLIER))
-    table = Table("Scores", columns, (("a", *cells), ("b", *few), ("c", *earlier)))
-    text = into_readme(table, README.read_text())
-    assert "| a | 1,000 | 5 | 200.0 [1.0, 300.0] | 0 of 5 | 240 (zoo) |" in text
-    assert "\n| b |" not in text and "\n| c |" not in text
-    assert into_readme(table, text) == text
-
-
 @pytest.fixture(scope="module")
 def table() -> Table:
     """The page's, from what was measured; all settings count as the present ones."""
@@ -144,12 +124,10 @@ def last_id(pair: Pair) -> str:
     return str(measured()[pair.of].sort_values("date")["config_id"].iloc[-1])
 
 
-def test_page_and_readme_show_what_was_measured(table: Table) -> None:
-    page, readme = (DOCS / "learning.md").read_text(), README.read_text()
+def test_the_page_shows_what_was_measured(table: Table) -> None:
+    page = (DOCS / "learning.md").read_text()
     for row in table.rows:
         assert f"| {' | '.join(row[:-1])} |" in page
-    shown = readme.partition("<!-- what is learned: begin -->")[2].partition("<!--")[0].splitlines()
-    assert set(shown) - {""} <= set(into_readme(table, readme).splitlines())
 
 
 @pytest.mark.parametrize("pair", pairs(), ids=str)

@@ -65,4 +65,4 @@ def test_a_plan_asks_for_the_machine_and_for_a_study_that_has_both() -> None:
         plan.joint_lines(asked, {"study": "joint"})
     Asked.evidence = study(CONFIRMED).concluding
     with pytest.raises(AnalysisError, match=r"experiments/run\.py study=joint"):
-        plan.joint_lines(asked, {"study": "other", "num_cpus": "64"})
+        plan.joint_lines(asked, {"study": "other", "num_cpus": 64})

@@ -1,11 +1,15 @@
 """Env steps to target times seconds an env step: what is told of it, and whether it is borne out."""
 
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from analysis.document.answer import answers
 from analysis.document.product import of_layouts, sentences
+from analysis.document.terminal import settings_table
 from analysis.evidence import Evidence
 from analysis.questions.decision import seeds_to_show
 from analysis.questions.product import product_of
@@ -138,4 +142,20 @@ def test_it_is_there_before_anything_is_confirmed() -> None:
     assert found is not None
     assert found.checked.empty
     assert found.table["config"].eq("").all()
-    assert sentences(found)[0].startswith("The soonest by env steps to target times seconds an env step: lr=3e-3")
+    assert sentences(found)[0].startswith("The soonest by env steps to target times seconds an env step: lr 3e-3")
+
+
+def test_every_learning_setting_is_told_in_its_soonest_layout_with_the_seeds_behind_it() -> None:
+    found = product_of(study(CONFIRMED))
+    assert found is not None
+    settings = found.of_settings()
+    assert list(settings["lr"]) == [3e-3, 1e-3]
+    assert list(settings["layout"]) == ["4 x 4", "4 x 4"]
+    assert list(settings["num_seeds"]) == list(settings["num_reached"]) == [10, 10]  # in any layout, confirmed or not
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(settings_table(found, BEST, 100))
+    told = console.export_text()
+    assert "lr 3e-3, batch 2048" in told and "lr 1e-3, batch 2048" in told
+    assert "10/10" in told and "throughput measured alone" in told
+    console.print(settings_table(found, BEST, 45))
+    assert "10/10" not in console.export_text(clear=True)

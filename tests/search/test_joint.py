@@ -61,20 +61,21 @@ def outcome(ask: Ask) -> Outcome:
     return Outcome(FINISHED, values, int(taken), 5.0, target=475.0, reached=taken < BUDGET)
 
 
-def joint(points: list[Point] = POINTS, more_seeds: Sequence[int] = ()) -> Joint:
+def joint(points: list[Point] = POINTS, more_seeds: Sequence[int] = (), base: Point = BASE) -> Joint:
     candidates = [
         Candidate(
             point,
-            (float(np.log10(point["lr"])), float(np.log10(point["batch"]))),
+            tuple(float(np.log10(point[name])) for name in ("lr", "batch", "updates") if name in point),
             total(point),
             point["batch"],
+            f"updates={point.get('updates', 1)}",
             f"{point['runners']} x {point['envs']}",
             point["runners"],
             BUDGET,
         )
         for point in points
     ]
-    return Joint(candidates, BASE, SEEDS, rounds=2, more_seeds=more_seeds)
+    return Joint(candidates, base, SEEDS, rounds=2, more_seeds=more_seeds)
 
 
 def queue(search: Joint | None = None, **more: Any) -> TrialQueue:
@@ -102,6 +103,31 @@ def test_what_is_confirmed_is_the_soonest_of_each_learning_setting_and_the_base(
     assert BASE in confirmed
     others = [(point["lr"], point["batch"]) for point in confirmed if point != BASE]
     assert len(set(others)) == len(others) == 3
+
+
+def test_what_else_the_learner_does_with_an_env_step_is_measured_too_at_both_ends_of_the_batch() -> None:
+    points = [{**point, "updates": updates} for point in POINTS for updates in (0.25, 1)]
+    base = {**BASE, "updates": 1}
+
+    def outcome_of(ask: Ask) -> Outcome:
+        plain = {name: value for name, value in ask.point.items() if name != "updates"}
+        found = outcome(Ask(plain, ask.seed, ask.phase))
+        if ask.phase == THROUGHPUT:
+            seconds_each = 1 / found.values["env_steps_per_s"] + 1e-4 * ask.point["updates"]
+            return Outcome(FINISHED, found.values | {"env_steps_per_s": 1 / seconds_each}, 10_000, 3.0)
+        return found
+
+    search = joint(points, base=base)
+    asked = run(TrialQueue(Confirming(search, base, 3, FRESH, alone=True), 3, Limits(BUDGET)), outcome_of)
+    rounds = Counter((ask.point["updates"], ask.point["batch"]) for ask in asked if ask.phase == THROUGHPUT)
+    assert rounds[0.25, 512] == rounds[0.25, 2048] == 2
+    assert sum(ask.phase == THROUGHPUT for ask in asked) == 2 * (len(SPEEDS) + 1 + 2)
+    found = search.predicted()
+    assert found is not None
+    speeds = dict(zip(map(key_of, points), found.env_steps_per_s.median, strict=True))
+    for point in points:
+        plain = {name: value for name, value in point.items() if name != "updates"}
+        assert 1 / speeds[key_of(point)] == pytest.approx(1 / speed(plain) + 1e-4 * point["updates"], rel=0.1)
 
 
 def test_nothing_runs_beside_a_measurement_or_a_confirmation() -> None:

@@ -60,6 +60,24 @@ def measured(frame: pd.DataFrame) -> Measured:
     return Measured.of(frame["layout"].tolist(), frame["batch"].to_numpy(float), frame["env_steps_per_s"].to_numpy())
 
 
+def test_the_works_of_learners_add_their_seconds_and_their_rows() -> None:
+    rng = np.random.default_rng(3)
+    rows_s = {"few": 1e-7, "many": 4e-7}
+    asked = [*product(("0x16", "2x8"), ("few",), (64.0, 256.0)), ("0x16", "many", 64.0), ("0x16", "many", 256.0)]
+
+    def seconds(layout: str, work: str, batch: float) -> float:
+        return LAYOUTS[layout][1] + 200 * rows_s[work] + rows_s[work] * batch
+
+    rounds = [one for one in asked for _ in range(3)]
+    speeds = np.array([rng.lognormal(0, 0.01) / seconds(*one) for one in rounds])
+    layouts, works, batches = zip(*rounds, strict=True)
+    found = Measured.of(layouts, np.array(batches), speeds, works)
+    every = list(product(("0x16", "2x8"), rows_s, (64.0, 128.0, 256.0)))
+    layouts, works, batches = zip(*every, strict=True)
+    predicted_s = np.exp(-np.median(found.draws(layouts, np.array(batches), rng, works=works), axis=0))
+    np.testing.assert_allclose(predicted_s, [seconds(*one) for one in every], rtol=0.1)
+
+
 def of(trials: pd.DataFrame, rounds: pd.DataFrame, rng: np.random.Generator) -> Predicted:
     rows = candidates()
     start = rows["layout"].map(rounds.groupby("layout")["start_s"].first()).to_numpy(float)

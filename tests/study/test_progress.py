@@ -187,6 +187,21 @@ def test_the_time_left_counts_on_no_pause(plan_of: PlanOf, monkeypatch: pytest.M
     assert f"{duration(400)} so far, about {duration(300)} left" in shown
 
 
+def test_trials_to_come_are_taken_to_end_as_early_as_those_that_ended(
+    plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("study=smoke", "stop_at_target=true")  # four trials of 4,096
+    console = Console(file=io.StringIO(), force_terminal=False)
+    with Progress(plan, console) as progress:
+        unpaused = unpaused_s()
+        monkeypatch.setattr("experiments.study.progress.unpaused_s", lambda: unpaused + 30)
+        assert "time left not known yet" in printed(progress._render())
+        for trial in plan.trials[:3]:
+            progress.on_event(trial, Reported(env_steps=1024, metrics={"throughput/env_steps_per_s": 10.0}))
+            progress.on_event(trial, Ended(status=FINISHED, env_steps=1024))
+        assert f"about {duration(10)} left" in printed(progress._render())
+
+
 def test_how_far_each_trial_came_is_known_without_mlflow(plan_of: PlanOf) -> None:
     plan, outcomes = plan_of("study=smoke", "stop_at_target=true"), Outcomes()
     for trial in plan.trials[:2]:

@@ -17,7 +17,6 @@ from unittest import mock
 import ray
 from hydra.core.global_hydra import GlobalHydra
 
-from experiments import run
 from experiments.study.cluster import ray_process
 from tests.support.suite import ROOT
 
@@ -42,13 +41,10 @@ def _main_of(module: str) -> Callable[[], object]:
 
 
 _OTHERS = (
-    *(f"experiments.{name}" for name in ("reproduce", "autotune", "evaluate", "list", "delete")),
+    *(f"experiments.{name}" for name in ("run", "reproduce", "autotune", "evaluate", "list", "delete")),
     *(f"analysis.{name}" for name in ("report", "plan", "sensitivity")),
 )
-_MAINS: dict[str, Callable[[], object]] = {
-    "experiments/run.py": run.main,
-    **{f"{module.replace('.', '/')}.py": _main_of(module) for module in _OTHERS},
-}
+_MAINS: dict[str, Callable[[], object]] = {f"{module.replace('.', '/')}.py": _main_of(module) for module in _OTHERS}
 
 
 def run_here(script: str, *arguments: str, with_ray: bool = False) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments.autotune import order
+from experiments.autotune import Order, main
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import EnvSettings
 from experiments.planning.machines import Cluster, Node
@@ -59,18 +59,21 @@ def test_a_winner_that_is_not_confirmed_is_not_written(confirmation: Ratio | Non
         (["max_total_envs=0"], r"max_total_envs=0: must be a whole number, 1 or more"),
         (["name=../x"], r"name=../x: must be a word"),
         (["study=smoke"], r"study=smoke: autotune runs no study"),
-        (["ppo"], r"'ppo' is not understood. Usage: python experiments/autotune.py algorithm="),
+        (["ppo"], r"'ppo' is not understood. rl-scaling autotune --help lists what there is"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        order(arguments)
+def test_a_command_line_that_makes_no_sense_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_what_is_not_its_own_goes_to_hydra() -> None:
-    found = order(["algorithm=appo", "env=acrobot", "minutes=1", "+algorithm.training.lr=0.1"])
-    assert found.overrides == ("algorithm=appo", "env=acrobot", "+algorithm.training.lr=0.1")
-    assert (found.minutes, found.max_total_envs, found.name) == (1.0, 64, None)
+def test_what_is_not_its_own_goes_to_hydra(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Order] = []
+    monkeypatch.setattr("experiments.autotune.autotune", lambda order: asked.append(order) or 0)
+    assert main(["algorithm=appo", "env=acrobot", "minutes=1", "+algorithm.training.lr=0.1"]) == 0
+    assert asked == [Order(1.0, None, 64, ("algorithm=appo", "env=acrobot", "+algorithm.training.lr=0.1"))]
 
 
 def test_a_profile_of_somebody_elses_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

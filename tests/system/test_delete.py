@@ -325,8 +325,8 @@ def test_interrupted_anywhere_the_same_command_removes_the_rest(
     [
         ((), "study= is missing"),
         (("study=lr", "kep=best"), "'kep=best' is not understood"),
-        (("study=lr", "keep=all"), "keep=all: must be best"),
-        (("study=lr", "yes=1"), "yes=1: must be true or false"),
+        (("study=lr", "keep=all"), "keep=all: must be best. rl-scaling delete --help"),
+        (("study=lr", "yes=perhaps"), "yes=perhaps: must be true or false"),
         (("study=nothing",), "There is no study 'nothing'"),
     ],
 )

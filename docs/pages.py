@@ -1,0 +1,207 @@
+"""Pages of the documentation that are written elsewhere, or made of what the code says of itself.
+
+A hook of MkDocs (https://www.mkdocs.org/user-guide/configuration/#hooks). Every page is found in the repository, and
+its links are as they are there: this turns them into links between pages, and leaves the names of what is no page.
+"""
+
+import dataclasses
+import posixpath
+import re
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import docstring_parser
+import yaml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from experiments.config import schema  # noqa: E402
+from experiments.contract import METRICS  # noqa: E402
+from experiments.rl_scaling import command_of  # noqa: E402
+from experiments.rl_scaling import commands as all_commands  # noqa: E402
+
+WRITTEN = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "experiments/fast/README.md": "fast.md",
+    **{
+        f"science/{path.parent.name}/README.md": f"science/{path.parent.name}.md"
+        for path in ROOT.glob("science/*/README.md")
+    },
+}
+"""Files that are pages, by where they lie in the repository."""
+API = ("experiments.api", "analysis.load", "experiments.policies.policy")
+_SOURCE = {page: file for file, page in WRITTEN.items()}
+_LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that do not lie in docs/."""
+    for file, page in WRITTEN.items():
+        files.append(File.generated(config, page, content=(ROOT / file).read_text()))
+        for picture in (*(ROOT / file).parent.glob("*.svg"), *(ROOT / file).parent.glob("*.png")):
+            beside = posixpath.join(posixpath.dirname(file), picture.name)
+            if file.startswith("science/"):
+                files.append(File.generated(config, beside, abs_src_path=str(picture)))
+    made = {
+        "reference/commands.md": commands(),
+        "reference/configuration.md": configuration(),
+        "reference/metrics.md": metrics(),
+        "reference/api.md": "# Python\n\n" + "\n\n".join(f"::: {module}" for module in API),
+        "benchmarks/index.md": benchmarks(),
+    }
+    for page, text in made.items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links between files of the repository into links between pages."""
+    at = page.file.src_uri
+    source = _SOURCE.get(at, f"docs/{at}")
+
+    def linked(match: re.Match[str]) -> str:
+        text, target, anchor = match.groups()
+        named = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        there = WRITTEN.get(named) or (named.removeprefix("docs/") if named.startswith("docs/") else named)
+        if there.endswith(".py") or files.get_file_from_path(there) is None:
+            if not (ROOT / named).exists():
+                return match[0]  # MkDocs says that it is not there
+            return text[1:-1]  # a file of the code
+        return f"{text}({posixpath.relpath(there, posixpath.dirname(at) or '.')}{anchor or ''})"
+
+    return _LINK.sub(linked, markdown)
+
+
+def commands() -> str:
+    """A section for each command, of its function."""
+    parts = ["# Commands", "`rl-scaling COMMAND`; in the clone also `python experiments/COMMAND.py` or `analysis/`."]
+    for name, (_, what) in all_commands().items():
+        parts.append(f"## {name}")
+        command = command_of(name)
+        if command is None:
+            parts.append(what)
+            continue
+        rows = [(f"`{word}=`", meaning) for word, meaning in command.words.items()]
+        parts += [
+            _one_line(docstring_parser.parse(command.call.__doc__ or "").description),
+            _table(("word", "meaning"), rows),
+            "\n".join(f"    rl-scaling {name} {words}".rstrip() for words in command.examples),
+            f"Exit codes: {command.exit_codes}",
+        ]
+    return "\n\n".join(parts)
+
+
+def configuration() -> str:
+    """Every key of the configuration, of the classes that check it."""
+    text = (ROOT / "conf/base.yaml").read_text()
+    base: Mapping[str, Any] = yaml.safe_load(text)
+    commented = dict(re.findall(r"^(\w+):.*? # (.+)$", text, re.MULTILINE))
+    parts = [
+        "# Configuration",
+        "Every setting that the suite checks: its key, what it may be, its value where nothing else is said, and what "
+        "it means. `algorithm` holds RLlib's own sections under RLlib's own names; `study.space` any of these keys.",
+    ]
+    for key, choice, kind in _sections():
+        said = docstring_parser.parse(kind.__doc__ or "")
+        meant = {one.arg_name: _one_line(one.description) for one in said.params}
+        given = base.get(key) if key else base
+        rows = []
+        for field in dataclasses.fields(kind):
+            if not _classes(field.type):
+                path = f"{key}.{field.name}" if key else field.name
+                default = given.get(field.name, _default(field)) if isinstance(given, Mapping) else _default(field)
+                means = meant.get(field.name) or ("" if key else commented.get(field.name, ""))
+                rows.append((f"`{path}`", _kind(field.type), default, means.replace("`None`", "`null`")))
+        if rows:
+            title = f"{key}={choice}" if choice else key or "A study"
+            table = _table(("key", "is", "default", "means"), [(*row[:2], _shown(row[2]), row[3]) for row in rows])
+            parts += [f"## {title}", _one_line(said.short_description), table]
+    return "\n\n".join(parts)
+
+
+def _sections() -> Iterator[tuple[str, str, Any]]:
+    """Key, choice if there are several, and class of each section."""
+    yield "", "", schema.SuiteConfig
+    for section in dataclasses.fields(schema.SuiteConfig):
+        for kind in _classes(section.type):
+            names = [field.type for field in dataclasses.fields(kind) if field.name == "name"]
+            choices = [str(get_args(name)[0]) for name in names if get_origin(name) is Literal]
+            yield section.name, choices[0] if choices else "", kind
+
+
+def metrics() -> str:
+    """The metrics of a trial."""
+    intro = (
+        "Of a trial, in MLflow and as columns of `curves`; those of `final/` are also columns of `runs`. Absent where "
+        "an algorithm has no such thing."
+    )
+    return "\n\n".join(
+        ["# Metrics", intro, _table(("metric", "is"), [(f"`{n}`", what) for n, what in METRICS.items()])]
+    )
+
+
+def benchmarks() -> str:
+    """The pages of measurements, with their verdicts."""
+    rows = []
+    for path in sorted((ROOT / "docs/benchmarks").glob("*.md")):
+        text = path.read_text()
+        title = text.splitlines()[0].removeprefix("# ")
+        verdict = re.search(r"^\*\*(.+?)\*\*$", text, re.MULTILINE)
+        rows.append((f"[{title}]({path.name})", verdict[1] if verdict else ""))
+    intro = "`python -m benchmarks NAME` measures each again, and says on which machine."
+    return "\n\n".join(["# Benchmarks", intro, _table(("", "verdict"), rows)])
+
+
+def _classes(kind: Any) -> list[type]:
+    """The classes of settings among what a field may be."""
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return [kind]
+    if get_origin(kind) in (Annotated, Union, types.UnionType):
+        return [found for one in get_args(kind) for found in _classes(one)]
+    return []
+
+
+def _kind(kind: Any) -> str:
+    """What a value may be, in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _kind(inner[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_kind(one) for one in inner))
+    if origin is Literal:
+        return ", ".join(f"`{choice}`" for choice in inner)
+    named = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): "null"}
+    if kind in named:
+        return named[kind]
+    if origin in (tuple, list) or (origin is not None and "Sequence" in str(origin)):
+        return "list"
+    return "mapping" if origin is not None else "any"
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    """A field's value where nothing is said; `MISSING` if it has to be."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _shown(value: Any) -> str:
+    if value is dataclasses.MISSING:
+        return ""
+    return f"`{yaml.safe_dump(value, default_flow_style=True).strip().removesuffix('...').strip()}`"
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
