@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.document.parts import Drawn, figure_of
+from analysis.document.parts import MODERATED, Drawn, figure_of
 from analysis.document.product import settings_named
 from analysis.evidence import Evidence
 from analysis.load import Study
@@ -48,4 +48,4 @@ def opening(study: Study, evidence: Evidence) -> Drawn | None:
     figure = figure_of(learning_curves.plot(bands, target=None if np.isnan(target) else target))
     beside = ["", ", and the next best", ", the next best, and the base"][min(2, bands["config"].nunique() - 1)]
     what = f"The recommended configuration{beside}."
-    return Drawn("answer", figure, f"{what} {style.caption(study.name, bands['num_seeds'], 'over seeds')}")
+    return Drawn("answer", figure, f"{what} {style.caption(study.name, bands['num_seeds'], MODERATED)}")

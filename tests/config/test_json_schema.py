@@ -9,6 +9,7 @@ import yaml
 from experiments.config.compose import CONF
 from experiments.config.json_schema import GLOBAL, OF_GROUPS, head_of, schemas, texts
 
+SCHEMAS = schemas()
 FILES = sorted(file for group in (*OF_GROUPS, *GLOBAL) for file in CONF.glob(f"{group}/*.yaml"))
 
 
@@ -19,7 +20,7 @@ def test_they_are_what_the_classes_say() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_every_file_names_its_schema_and_is_valid(file: Path) -> None:
     assert head_of(file) in file.read_text().splitlines()[:2]
-    jsonschema.validate(yaml.safe_load(file.read_text()) or {}, schemas()[file.parent.name])
+    jsonschema.validate(yaml.safe_load(file.read_text()) or {}, SCHEMAS[file.parent.name])
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,8 @@ def test_every_file_names_its_schema_and_is_valid(file: Path) -> None:
 )
 def test_what_is_wrong_is_found(group: str, wrong: dict[str, object]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, schemas()[group])
+        jsonschema.validate(wrong, SCHEMAS[group])
 
 
 def test_a_key_says_what_it_means() -> None:
-    assert "threads" in schemas()["hardware"]["properties"]["threads_per_process"]["description"].lower()
+    assert "threads" in SCHEMAS["hardware"]["properties"]["threads_per_process"]["description"].lower()

@@ -25,6 +25,11 @@ for package in (analysis, conf, experiments, science):
         importlib.import_module(module.name)
 """
 
+MINE = """\
+# @package _global_
+study: {name: mine, question: "Which?", space: {algorithm.training.lr: [1e-3]}}
+"""
+
 pytestmark = pytest.mark.slow
 
 
@@ -82,9 +87,7 @@ def test_a_plan_and_a_report_are_made_in_an_empty_folder_with_files_of_ones_own(
     program = str(python.parent / "rl-scaling")
     assert "4 trials" in run(python, tmp_path, program, "run", "study=smoke", "dry_run=true")
     (tmp_path / "conf/study").mkdir(parents=True)
-    (tmp_path / "conf/study/mine.yaml").write_text(
-        "name: mine\nquestion: Which?\nspace: {algorithm.training.lr: [1e-3]}\n"
-    )
+    (tmp_path / "conf/study/mine.yaml").write_text(MINE)
     own = run(python, tmp_path, program, "run", "--config-dir", "conf", "study=mine", "seeds=[0]", "dry_run=true")
     assert "1 trial" in own
     write_studies(Written(tmp_path / "store"))
