@@ -80,6 +80,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return _LINK.sub(linked, markdown)
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Search without a network: the theme's own way to do that loads a script from one."""
+    return _from_here(output, posixpath.relpath("assets/file_search.js", posixpath.dirname(page.file.dest_uri) or "."))
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """Likewise, on the page for what is not there."""
+    return _from_here(output_content, "assets/file_search.js")
+
+
+def _from_here(page: str, script: str) -> str:
+    return page.replace("https://unpkg.com/iframe-worker/shim", script)
+
+
 def commands() -> str:
     """A section for each command, of its function."""
     parts = ["# Commands", "`rl-scaling COMMAND`; in the clone also `python experiments/COMMAND.py` or `analysis/`."]
