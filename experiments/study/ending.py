@@ -12,7 +12,7 @@ from experiments.config.compose import override
 from experiments.config.errors import first_line
 from experiments.config.output_dir import stored_at
 from experiments.config.schema import SuiteConfig
-from experiments.contract import INDEX_EXPERIMENT
+from experiments.contract import INDEX_EXPERIMENT, PROGRAM
 from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_uri
 from experiments.contract.words import labelled, plural
@@ -21,11 +21,9 @@ from experiments.study.driver import StudyOutcome
 from experiments.study.removal import Holdings, holdings, room
 from experiments.tracking import views
 from experiments.tracking.place import Place
-from experiments.tracking.provenance import ROOT
+from experiments.tracking.provenance import ROOT, by_program
 from experiments.tracking.store_address import database_of
 from experiments.tracking.study_archive import StudyArchive
-
-_RUN = str(ROOT / "experiments/run.py")
 
 
 @dataclass(frozen=True)
@@ -49,10 +47,8 @@ class Commands:
         """Goes on with the study."""
         named = self.outcome.study_run or _place(self.outcome.folder)
         uri = self.suite.tracking.uri
-        if _in_clone():
-            folder = None if self.suite.output_dir == "outputs" else self.place.output_dir
-            return self._run("experiments/run.py", named, folder, uri)
-        return self._run(_RUN, named, self.place.output_dir, uri)
+        in_default = _in_clone() and self.suite.output_dir == "outputs"
+        return self._run(_typed("run"), named, None if in_default else self.place.output_dir, uri)
 
     def deliver(self, uri: str = "") -> str:
         """Puts into a store what it lacks of the study, typed in any folder.
@@ -62,20 +58,20 @@ class Commands:
         """
         uri, output_dir = uri or self.place.store_uri, self.place.output_dir
         is_beside = uri == sqlite_uri(output_dir / "mlflow.db") and self.place.objects_uri is None
-        return self._run(_RUN, _place(self.outcome.folder), output_dir, None if is_beside else uri)
+        anywhere = _typed("run", anywhere=True)
+        return self._run(anywhere, _place(self.outcome.folder), output_dir, None if is_beside else uri)
 
     def delete(self) -> str:
         """Removes the study."""
-        script = "experiments/delete.py" if _in_clone() else str(ROOT / "experiments/delete.py")
         words, uri = [f"study={self.outcome.study_run or self.outcome.folder}"], self.suite.tracking.uri
         # whose folder it would be
         if self.suite.output_dir != "outputs" or not _in_clone() or (uri or "").startswith("sqlite"):
             words.append(f"output_dir={_place(self.place.output_dir)}")
         if uri is not None:
             words.append(f"tracking_uri={without_passwords(uri)}")
-        return shlex.join(["python", script, *words])
+        return shlex.join([*_typed("delete"), *words])
 
-    def _run(self, script: str, study: str, output_dir: Path | None, uri: str | None) -> str:
+    def _run(self, program: list[str], study: str, output_dir: Path | None, uri: str | None) -> str:
         tracking = self.suite.tracking.name
         words = [CONFIG_DIR, str(self.own)] if self.own is not None and tracking not in files_of("tracking") else []
         words.append(override("resume", study))
@@ -85,7 +81,20 @@ class Commands:
             words.append(f"tracking={tracking}")
         if uri is not None:
             words.append(override("tracking.uri", without_passwords(uri)))
-        return shlex.join(["python", script, *words])
+        return shlex.join([*program, *words])
+
+
+def _typed(command: str, anywhere: bool = False) -> list[str]:
+    """The beginning of a command line, as the one that started this process was typed.
+
+    Args:
+        command: Of the suite.
+        anywhere: Whether it is typed in another folder.
+    """
+    if by_program():
+        return [PROGRAM, command]
+    script = f"experiments/{command}.py"
+    return ["python", script if _in_clone() and not anywhere else str(ROOT / script)]
 
 
 def message(outcome: StudyOutcome) -> tuple[str, str]:

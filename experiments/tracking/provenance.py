@@ -189,7 +189,10 @@ def files() -> dict[str, str]:
 
 def command_line() -> str:
     """The command that started this process, as one could type it, without passwords."""
-    words = sys.orig_argv[1:]
-    if words and Path(words[0]).name == PROGRAM:
-        return without_passwords(shlex.join([PROGRAM, *words[1:]]))
-    return without_passwords(shlex.join(["python", *words]))
+    words = [PROGRAM, *sys.orig_argv[2:]] if by_program() else ["python", *sys.orig_argv[1:]]
+    return without_passwords(shlex.join(words))
+
+
+def by_program() -> bool:
+    """True if what is installed started this process, and not a file of the suite's."""
+    return len(sys.orig_argv) > 1 and Path(sys.orig_argv[1]).name == PROGRAM

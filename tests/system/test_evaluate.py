@@ -233,9 +233,16 @@ def artifacts(out: Path, run_id: str, path: str) -> set[str]:
     return {found.path for found in client(out).list_artifacts(run_id, path)}
 
 
-def test_videos_are_among_the_artifacts_of_the_trials_run_and_of_the_study(ran: Path) -> None:
+@pytest.fixture(scope="module")
+def filmed(ran: Path) -> Path:
+    """The same study, with videos."""
     said = evaluated(ran, f"study={study_run(ran)}", "video=true")
     assert said.count("to the bit") == 2
+    return ran
+
+
+def test_videos_are_among_the_artifacts_of_the_trials_run_and_of_the_study(filmed: Path) -> None:
+    ran = filmed
     files = {f"{role}.{kind}" for role in ("best", "median", "worst") for kind in ("mp4", "webp")}
     for run_id in runs(ran):
         assert {path.name for path in (ran / "policies" / run_id / "video").iterdir()} == files
@@ -244,9 +251,9 @@ def test_videos_are_among_the_artifacts_of_the_trials_run_and_of_the_study(ran: 
         assert artifacts(ran, study_run(ran), at) == {f"{at}/{name}" for name in files}
 
 
-def test_the_report_shows_what_was_recorded_of_the_median_seed(ran: Path) -> None:
-    study = load_study(study_run(ran), f"sqlite:///{ran}/mlflow.db")
-    (clips,) = load_clips(study)  # as the test before left them
+def test_the_report_shows_what_was_recorded_of_the_median_seed(filmed: Path) -> None:
+    ran, study = filmed, load_study(study_run(filmed), f"sqlite:///{filmed}/mlflow.db")
+    (clips,) = load_clips(study)
     median = min(runs(ran), key=lambda run_id: logged(ran, run_id))  # of two seeds the lower one
     assert (clips.env, clips.seed) == ("pendulum", "median")
     assert clips.animations["worst"] == (ran / "policies" / median / "video" / "worst.webp").read_bytes()
