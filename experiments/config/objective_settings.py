@@ -40,6 +40,8 @@ def _by_name(value: Any) -> Any:
         return {"name": value}
     if isinstance(value, Mapping) and list(value) == [IN_MINUTES]:
         return {"name": IN_MINUTES, "minutes": value[IN_MINUTES]}
+    if isinstance(value, Mapping) and not value:
+        raise ValueError("must be the name of one, such as score, or {score_in_minutes:10}")
     return value
 
 
