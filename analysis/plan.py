@@ -18,7 +18,7 @@ import yaml
 
 import conf
 from analysis import AnalysisError
-from analysis.document.command_line import Command, NotAWord, Whole
+from analysis.document.commands import Command, NotAWord, Whole
 from analysis.evidence import is_measured
 from analysis.load import Study, load_study
 from analysis.plots.text import level

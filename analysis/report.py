@@ -22,13 +22,14 @@ import conf
 from analysis import AnalysisError
 from analysis.document.answer import Answer, answers, closing_table
 from analysis.document.caveats import caveats, without_episodes
-from analysis.document.command_line import Command, NotAWord, words_of
+from analysis.document.command_line import words_of
+from analysis.document.commands import Command, NotAWord
 from analysis.document.conclusions import steps_of
 from analysis.document.methods import methods_of
 from analysis.document.next_step import NextStep, study_command
 from analysis.document.opening import opening
 from analysis.document.page import address, environment, svg
-from analysis.document.parts import Section
+from analysis.document.parts import Drawn
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
@@ -83,7 +84,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     shown = []
     for env, of_env in by_env(study, rng).items():
         for section in of_env:
-            figures = _figures(section, f"{env}-" if several else "", pictures)
+            figures = _figures(section.figures, f"{env}-" if several else "", pictures)
             key, title = (
                 (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             )
@@ -96,7 +97,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
                 "key": overall.key,
                 "title": overall.title,
                 "sentences": overall.sentences,
-                "figures": _figures(overall, "", pictures),
+                "figures": _figures(overall.figures, "", pictures),
             },
         )
     page = (
@@ -136,19 +137,17 @@ def _openings(study: Study, found: Sequence[Answer], pictures: dict[str, bytes])
         env = answer.decision.env
         drawn = opening(study, study.evidence.of_envs[env])
         before = f"{env}-" if len(found) > 1 else ""
-        shown.append(None if drawn is None else _figures(Section("", "", (), (drawn,)), before, pictures)[0])
+        shown.append(None if drawn is None else _figures([drawn], before, pictures)[0])
     return shown
 
 
-def _figures(section: Section, before: str, pictures: dict[str, bytes]) -> list[dict[str, str]]:
-    """The figures of a section as the page shows them; their files, whose names begin with `before`,
+def _figures(figures: Sequence[Drawn], before: str, pictures: dict[str, bytes]) -> list[dict[str, str]]:
+    """Figures as the page shows them; their files, whose names begin with `before`,
     are added to the pictures.
     """
-    for drawn in section.figures:
+    for drawn in figures:
         pictures[f"{before}{drawn.key}.svg"] = svg(drawn.figure)
-    return [
-        {"source": address(pictures[f"{before}{drawn.key}.svg"]), "caption": drawn.caption} for drawn in section.figures
-    ]
+    return [{"source": address(pictures[f"{before}{drawn.key}.svg"]), "caption": drawn.caption} for drawn in figures]
 
 
 def _shown(clips: Clips, several: bool) -> dict[str, Any]:

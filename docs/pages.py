@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from experiments.config import schema  # noqa: E402
+from experiments.config.json_schema import classes_of, meanings  # noqa: E402
 from experiments.contract import METRICS  # noqa: E402
 from experiments.rl_scaling import command_of  # noqa: E402
 from experiments.rl_scaling import commands as all_commands  # noqa: E402
@@ -97,7 +98,7 @@ def _from_here(page: str, script: str) -> str:
 def commands() -> str:
     """A section for each command, of its function."""
     parts = ["# Commands", "`rl-scaling COMMAND`; in the clone also `python experiments/COMMAND.py` or `analysis/`."]
-    for name, (_, what) in all_commands().items():
+    for name, what in all_commands().items():
         parts.append(f"## {name}")
         command = command_of(name)
         if command is None:
@@ -124,16 +125,15 @@ def configuration() -> str:
         "it means. `algorithm` holds RLlib's own sections under RLlib's own names; `study.space` any of these keys.",
     ]
     for key, choice, kind in _sections():
-        said = docstring_parser.parse(kind.__doc__ or "")
-        meant = {one.arg_name: _one_line(one.description) for one in said.params}
+        said, meant = docstring_parser.parse(kind.__doc__ or ""), meanings(kind)
         given = base.get(key) if key else base
         rows = []
         for field in dataclasses.fields(kind):
-            if not _classes(field.type):
+            if not any(classes_of(field.type)):
                 path = f"{key}.{field.name}" if key else field.name
                 default = given.get(field.name, _default(field)) if isinstance(given, Mapping) else _default(field)
                 means = meant.get(field.name) or ("" if key else commented.get(field.name, ""))
-                rows.append((f"`{path}`", _kind(field.type), default, means.replace("`None`", "`null`")))
+                rows.append((f"`{path}`", _kind(field.type), default, means))
         if rows:
             title = f"{key}={choice}" if choice else key or "A study"
             table = _table(("key", "is", "default", "means"), [(*row[:2], _shown(row[2]), row[3]) for row in rows])
@@ -145,7 +145,7 @@ def _sections() -> Iterator[tuple[str, str, Any]]:
     """Key, choice if there are several, and class of each section."""
     yield "", "", schema.SuiteConfig
     for section in dataclasses.fields(schema.SuiteConfig):
-        for kind in _classes(section.type):
+        for kind in classes_of(section.type):
             names = [field.type for field in dataclasses.fields(kind) if field.name == "name"]
             choices = [str(get_args(name)[0]) for name in names if get_origin(name) is Literal]
             yield section.name, choices[0] if choices else "", kind
@@ -172,15 +172,6 @@ def benchmarks() -> str:
         rows.append((f"[{title}]({path.name})", verdict[1] if verdict else ""))
     intro = "`python -m benchmarks NAME` measures each again, and says on which machine."
     return "\n\n".join(["# Benchmarks", intro, _table(("", "verdict"), rows)])
-
-
-def _classes(kind: Any) -> list[type]:
-    """The classes of settings among what a field may be."""
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return [kind]
-    if get_origin(kind) in (Annotated, Union, types.UnionType):
-        return [found for one in get_args(kind) for found in _classes(one)]
-    return []
 
 
 def _kind(kind: Any) -> str:

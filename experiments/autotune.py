@@ -21,7 +21,7 @@ import hydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from analysis.document.command_line import Command, NotAWord, Whole
+from analysis.document.commands import Command, NotAWord, Whole
 from conf import config_dirs
 from experiments.config.choices import check_choices, hydra_search_path, own_folder
 from experiments.config.compose import composer, composing, with_new_keys

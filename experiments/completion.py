@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 
 from analysis.document.command_line import REFUSED, help_asked
-from experiments import run
 from experiments.contract import PROGRAM
 from experiments.rl_scaling import command_of, commands
 
@@ -49,6 +48,8 @@ def complete(line: str) -> None:
     if not between:
         print(" ".join(commands()))
     elif name == "run":
+        from experiments import run  # a second, at each Tab
+
         os.environ["COMP_LINE"] = f"{PROGRAM} {rest}"
         run.main(["--shell-completion", "query=bash"])  # Hydra knows its groups and keys
     elif name in commands():

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from analysis.document.command_line import Command
+from analysis.document.commands import Command
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import absolute, stored_at
 from experiments.contract import Tag

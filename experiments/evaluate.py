@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from analysis.document.command_line import Command, NotAWord, Whole, words_of
+from analysis.document.command_line import words_of
+from analysis.document.commands import Command, NotAWord, Whole
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import absolute, check_writable
 from experiments.contract.words import labelled

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.padding import Padding
 
-from analysis.document.command_line import Command
+from analysis.document.commands import Command
 from analysis.stores.executions import Execution, executions
 from experiments.study.progress import console as terminal
 

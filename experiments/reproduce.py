@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from analysis.document.command_line import Command, words_of
+from analysis.document.command_line import words_of
+from analysis.document.commands import Command
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.output_dir import check_kept, check_writable
 from experiments.config.own_modules import take_recorded

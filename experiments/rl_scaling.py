@@ -1,14 +1,15 @@
 """`rl-scaling`: every command of the suite, as it is installed."""
 
-import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError
-
-from analysis.document.command_line import REFUSED, Command, help_asked
+from analysis.document.command_line import REFUSED, help_asked
 from experiments.contract import PROGRAM, extensions
+
+if TYPE_CHECKING:
+    from analysis.document.commands import Command
 
 MODULES = {
     "run": ("experiments.run", "Runs a study: trials, their report, what to use."),
@@ -25,34 +26,29 @@ MODULES = {
 """Name to the module whose `main` takes its words, and what it does; extensions add theirs."""
 
 
-def commands() -> dict[str, tuple[Callable[[Sequence[str]], int | None], str]]:
-    """Name to what takes its words, and what it does."""
-    found: dict[str, tuple[Callable[[Sequence[str]], int | None], str]] = {
-        name: (functools.partial(_main_of, module), what) for name, (module, what) in MODULES.items()
-    }
+def commands() -> dict[str, str]:
+    """Name to what it does."""
+    found = {name: what for name, (_, what) in MODULES.items()}
     for extension in extensions.found():
         for word in extension.manifest.commands:
-            found.setdefault(word, (functools.partial(_of_extension, word), f"Of the extension {extension.name}."))
+            found.setdefault(word, f"Of the extension {extension.name}.")
     return found
 
 
-def _main_of(module: str, arguments: Sequence[str]) -> int | None:
-    code: int | None = importlib.import_module(module).main(arguments)
-    return code
+def _main_of(name: str) -> Callable[[Sequence[str]], int | None]:
+    """What takes a command's words."""
+    if name in MODULES:
+        takes: Callable[[Sequence[str]], int | None] = importlib.import_module(MODULES[name][0]).main
+        return takes
 
-
-def _of_extension(word: str, arguments: Sequence[str]) -> int:
     from analysis.document.extension import command  # with pandas, which takes a second
 
-    return command(word)(arguments)
+    return command(name)
 
 
-def command_of(name: str) -> Command | None:
+def command_of(name: str) -> "Command | None":
     """A command's words and their meaning; None of one whose words are another program's."""
-    from analysis.document.extension import command
-
-    module = MODULES[name][0] if name in MODULES else command(name).__module__
-    return getattr(importlib.import_module(module), "COMMAND", None)
+    return getattr(importlib.import_module(_main_of(name).__module__), "COMMAND", None)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,14 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = commands()
     if given and given[0] in known:
         sys.argv[1:] = given[1:]
-        return int(known[given[0]][0](given[1:]) or 0)
+        return _main_of(given[0])(given[1:]) or 0
+
+    from cyclopts import App, CycloptsError  # which a command that is known reads its words with, or not at all
+
     app = App(
         name=PROGRAM,
         help="Which learning rate, train batch size and env-runner count should I use?",
         help_epilogue=f"{PROGRAM} COMMAND --help says more of each.",
         version_flags=(),
     )
-    for name, (_, what) in known.items():
+    for name, what in known.items():
         app.command(lambda: None, name=name, help=what)
     if not given or help_asked(given):
         app.help_print([])

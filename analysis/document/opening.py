@@ -3,14 +3,14 @@
 import numpy as np
 
 from analysis.document.parts import MODERATED, Drawn, figure_of
-from analysis.document.product import settings_named
+from analysis.document.product import SETTINGS, named_settings
 from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.plots import learning_curves, style
 from analysis.plots import product as factors
 from analysis.questions import convergence
 from analysis.questions.decision import decision_of
-from analysis.questions.product import LAYOUT, product_of
+from analysis.questions.product import product_of
 
 
 def opening(study: Study, evidence: Evidence) -> Drawn | None:
@@ -31,10 +31,8 @@ def opening(study: Study, evidence: Evidence) -> Drawn | None:
     if not decision.chosen:
         return None
     product = product_of(evidence)
-    if product is not None and len(settings := product.of_settings()) > 1:
-        of = "learning settings, layout"
-        names = [f"{settings_named(product, row)}\n{row[LAYOUT]}" for _, row in settings.iterrows()]
-        figure = figure_of(factors.plot(settings.assign(**{of: names}), chosen=str(decision.chosen), of=of))
+    if product is not None and len(settings := named_settings(product)) > 1:
+        figure = figure_of(factors.plot(settings, chosen=str(decision.chosen), of=SETTINGS))
         return Drawn("answer", figure, "Each learning rate and batch in its soonest layout: predicted, 90% intervals.")
     wanted = [decision.chosen, *[config for config in decision.order if config != decision.chosen][:1]]
     wanted += [study.base] if study.base in decision.order and study.base not in wanted else []

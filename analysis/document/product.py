@@ -9,6 +9,7 @@ from analysis.questions.runners import RUNNERS
 from analysis.stats.goodput import INTERVAL, NEAR
 from experiments.contract.words import plural
 
+SETTINGS = "learning settings, layout"
 MORE_STEPS = 1.1
 """Times the env steps from which on they are named as the reason."""
 
@@ -83,6 +84,12 @@ def _named(product: Product, row: pd.Series) -> str:
     if row["config"]:
         return code(row["config"])
     return f"{settings_named(product, row)} in layout {row[LAYOUT]}"
+
+
+def named_settings(product: Product) -> pd.DataFrame:
+    """Every learning setting in its soonest layout, for a figure: `SETTINGS` names the rows."""
+    rows = product.of_settings()
+    return rows.assign(**{SETTINGS: [f"{settings_named(product, row)}\n{row[LAYOUT]}" for _, row in rows.iterrows()]})
 
 
 def settings_named(product: Product, row: pd.Series) -> str:

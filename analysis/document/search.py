@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.document.parts import MODERATED, Drawn, Section, figure_of
-from analysis.document.product import sentences, settings_named
+from analysis.document.product import SETTINGS, named_settings, sentences
 from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.plots import lineage as family
@@ -17,7 +17,7 @@ from analysis.questions.decision import decision_of
 from analysis.questions.labels import FORMS, WORDS, code, interval_of, shown
 from analysis.questions.lineage import is_population, schedule
 from analysis.questions.lineage import lineage as lineage_of
-from analysis.questions.product import LAYOUT, product_of
+from analysis.questions.product import product_of
 from experiments.contract.words import plural
 
 
@@ -77,11 +77,9 @@ def product(study: Study, evidence: Evidence) -> Section | None:
         )
         drawn = figure_of(factors.panels(layouts, config))
         figures.append(Drawn("product", drawn, f"{what} {_predicted(study, layouts)}"))
-    settings = found.of_settings()
+    settings = named_settings(found)
     if len(settings) > 1:
-        of = "learning settings"
-        names = [f"{settings_named(found, row)}\n{row[LAYOUT]}" for _, row in settings.iterrows()]
-        drawn = figure_of(factors.panels(settings.assign(**{of: names}), config, of))
+        drawn = figure_of(factors.panels(settings, config, SETTINGS))
         what = "The same of every learning rate and batch that was tried, in the layout in which each is the soonest."
         figures.append(Drawn("learning-settings", drawn, f"{what} {_predicted(study, settings)}"))
     return Section("product", "What reaches the target soonest", tuple(sentences(found)), tuple(figures))

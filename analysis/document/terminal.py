@@ -26,7 +26,9 @@ from analysis.questions.labels import (
 )
 from analysis.questions.product import LAYOUT, Product
 
-_LEARNING: dict[str, Callable[[pd.Series], str]] = {
+_Columns = dict[str, Callable[[pd.Series], str]]
+
+_LEARNING: _Columns = {
     "": lambda row: "*" if row["leader"] else "",
     "configuration": lambda row: str(row["config"]),
     "seeds": lambda row: seeds_finished(row, "/"),
@@ -37,11 +39,11 @@ _LEARNING: dict[str, Callable[[pd.Series], str]] = {
     "env steps to target": lambda row: _steps(row),
     "env steps/s": lambda row: with_interval(row, "env_steps_per_s"),
 }
-_SPEED: dict[str, Callable[[pd.Series], str]] = {
+_SPEED: _Columns = {
     **{name: _LEARNING[name] for name in ("", "configuration", "seeds", "env steps/s")},
     "trained steps/s": lambda row: with_interval(row, "trained_steps_per_s"),
 }
-_SETTINGS: dict[str, Callable[[pd.Series], str]] = {
+_SETTINGS: _Columns = {
     "layout": lambda row: str(row[LAYOUT]),
     "ever held": lambda row: f"{row['num_reached']:.0f}/{row['num_seeds']:.0f}",
     "env steps to target": lambda row: shown(interval_of(row, "env_steps"), FORMS["env_steps_to_target"]),
@@ -72,13 +74,7 @@ def outcome_table(summary: pd.DataFrame, exclusive: bool, width: int) -> Table:
         if (summary["decided_by"] == measure).any():
             name = "time to target" if measure == "minutes_to_target" else WORDS[measure]  # in the unit that fits
             columns[name] = partial(_by_objective, measure=measure)
-    table, console = _table(summary, columns, measured, exclusive), Console(width=1000)
-    for name in _FIRST_TO_GO:
-        if Measurement.get(console, console.options, table).maximum <= width:
-            break
-        if columns.pop(name, None):
-            table = _table(summary, columns, measured, exclusive)
-    return table
+    return _fitting(columns, width, lambda kept: _table(summary, kept, measured, exclusive))
 
 
 def settings_table(product: Product, chosen: str, width: int) -> Table:
@@ -94,10 +90,8 @@ def settings_table(product: Product, chosen: str, width: int) -> Table:
         "from the trials that learned and the throughput measured alone; 90% intervals"
     )
     recommended = product.row(chosen)
-    table, console = Table(), Console(width=1000)
-    columns = dict(_SETTINGS)
-    for leaves_out in ("", "env steps/s", "ever held", "env steps to target"):
-        columns.pop(leaves_out, None)
+
+    def made(columns: _Columns) -> Table:
         table = Table(box=None, header_style="bold", pad_edge=False, caption=notes, caption_justify="left")
         table.add_column("learning settings", overflow="fold")
         for name in columns:
@@ -106,8 +100,20 @@ def settings_table(product: Product, chosen: str, width: int) -> Table:
             is_chosen = recommended is not None and bool((row[product.axes] == recommended[product.axes]).all())
             cells = [settings_named(product, row), *(cell(row) for cell in columns.values())]
             table.add_row(*(Text(cell) for cell in cells), style="bold" if is_chosen else "")
+        return table
+
+    return _fitting(_SETTINGS, width, made)
+
+
+def _fitting(columns: _Columns, width: int, made: Callable[[_Columns], Table]) -> Table:
+    """The table of as many of some columns as there is room for."""
+    kept, console = dict(columns), Console(width=1000)
+    table = made(kept)
+    for name in _FIRST_TO_GO:
         if Measurement.get(console, console.options, table).maximum <= width:
             break
+        if kept.pop(name, None):
+            table = made(kept)
     return table
 
 
@@ -141,9 +147,7 @@ def episodes_table(summary: pd.DataFrame, policy: str) -> Table:
     return table
 
 
-def _table(
-    summary: pd.DataFrame, columns: dict[str, Callable[[pd.Series], str]], measured: bool, exclusive: bool
-) -> Table:
+def _table(summary: pd.DataFrame, columns: _Columns, measured: bool, exclusive: bool) -> Table:
     if measured:
         notes = ["geometric means over seeds", "95% intervals", "* not significantly different from the fastest"]
     else:

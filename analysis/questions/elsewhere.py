@@ -69,7 +69,7 @@ def elsewhere(
     rounds, rows = factors.plain_rounds.assign(exploratory=False), []
     base = rounds.loc[rounds[BATCH] == rounds[BATCH].mode().iloc[0]].iloc[:1]
     rounds["env_steps_per_s"] /= _times_as_fast(factors, rounds, base)
-    rounds[[*factors.axes, BATCH]] = base[[*factors.axes, BATCH]].iloc[0].to_list()
+    rounds[BATCH] = base[BATCH].iloc[0]
     of_learning = _times_as_fast(factors, factors.cells, base)
     for runners, envs in layouts_of(machine, rounds):
         slowest, fastest, is_bound = _throughput(factors, rounds, curves, facts, (runners, envs))

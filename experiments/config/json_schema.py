@@ -9,7 +9,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import docstring_parser
 from pydantic import TypeAdapter
@@ -53,11 +53,11 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 def _of(kind: Any) -> dict[str, Any]:
     schema: dict[str, Any] = _bounded(TypeAdapter(kind).json_schema())
-    meanings = {one.__name__: _meanings(one) for one in _classes(kind)}
+    of_classes = {one.__name__: meanings(one) for one in _nested(kind)}
     for name, part in schema.get("$defs", {}).items():
-        _loosen(part, meanings.get(name, {}))
+        _loosen(part, of_classes.get(name, {}))
     if "properties" in schema:
-        _loosen(schema, meanings.get(getattr(kind, "__name__", ""), {}))
+        _loosen(schema, of_classes.get(getattr(kind, "__name__", ""), {}))
         schema["properties"]["defaults"] = _OVERRIDES
     return schema
 
@@ -86,19 +86,26 @@ def _described(kind: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": kind["description"]} if "description" in kind else {}
 
 
-def _meanings(kind: type) -> dict[str, str]:
+def meanings(kind: type) -> dict[str, str]:
+    """What each setting of a class means."""
     said = docstring_parser.parse(kind.__doc__ or "").params
     return {one.arg_name: " ".join((one.description or "").split()).replace("`None`", "`null`") for one in said}
 
 
-def _classes(kind: Any) -> Iterator[type]:
-    """The classes of settings within a type."""
+def classes_of(kind: Any) -> Iterator[Any]:
+    """The classes of settings that a type names."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         yield kind
-        for field in dataclasses.fields(kind):
-            yield from _classes(field.type)
-    for inner in getattr(kind, "__args__", ()):
-        yield from _classes(inner)
+    for inner in get_args(kind):
+        yield from classes_of(inner)
+
+
+def _nested(kind: Any) -> Iterator[type]:
+    """The same, and those of their own settings."""
+    for one in classes_of(kind):
+        yield one
+        for field in dataclasses.fields(one):
+            yield from _nested(field.type)
 
 
 def texts() -> dict[Path, str]:

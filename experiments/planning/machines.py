@@ -181,15 +181,26 @@ def check_room(suite: SuiteConfig, cluster: Cluster) -> None:
     )
     if gpus > cluster.num_gpus:
         hint += " To learn on CPUs: algorithm.learners.num_gpus_per_learner=0."
-    if suite.hardware.name != "auto":
-        hint += " Try hardware=auto."
+    raise ConfigurationError(
+        f"hardware={suite.hardware.name} needs {amount(cpus, gpus)} per trial, or more; "
+        f"{cluster}.{hint} {ways_to_fit(suite.hardware.name, cpus, gpus, cluster)}"
+    )
+
+
+def ways_to_fit(hardware_name: str, cpus: float, gpus: float, cluster: Cluster) -> str:
+    """What to do where a trial needs more than machines of which more can be declared have, in sentences.
+
+    Args:
+        hardware_name: The profile.
+        cpus: That a trial needs.
+        gpus: Likewise.
+        cluster: The machines.
+    """
+    other = "" if hardware_name == "auto" else "Try hardware=auto. "
     declared = f"hardware.num_cpus={math.ceil(max(cpus, cluster.num_cpus))}" + (
         " hardware.num_gpus=0" if gpus > cluster.num_gpus else ""
     )
-    raise ConfigurationError(
-        f"hardware={suite.hardware.name} needs {amount(cpus, gpus)} per trial, or more; "
-        f"{cluster}.{hint} To declare logical CPUs beyond the real ones: {declared}."
-    )
+    return f"{other}To declare logical CPUs beyond the real ones: {declared}."
 
 
 def joined_cluster() -> Cluster:

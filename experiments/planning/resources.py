@@ -15,7 +15,7 @@ from experiments.config.schema import SuiteConfig
 from experiments.config.update_to_data import KEY as UPDATE_TO_DATA
 from experiments.config.update_to_data import check_update_to_data, with_intensity
 from experiments.contract.words import amount, plural
-from experiments.planning.machines import MEMORY, Cluster, accelerator_types
+from experiments.planning.machines import MEMORY, Cluster, accelerator_types, ways_to_fit
 from experiments.rllib.algorithms import fragment_length, fragments_of_batch, is_asynchronous, replays, train_batch
 from experiments.rllib.building import check_settings, suits_gpu
 from experiments.rllib.made_environments import has_vector_entry_point
@@ -232,16 +232,11 @@ def check_fits(request: PlacementGroupFactory, cluster: Cluster, hardware_name: 
         else ""
     )
     hint = f" The largest number of env runners that fits is {largest}: num_env_runners={largest}." if largest else ""
-    declared = f"hardware.num_cpus={int(max(cpus, cluster.num_cpus))}" + (
-        " hardware.num_gpus=0" if gpus > cluster.num_gpus else ""
-    )
     fix = (
         "Start a node that has them (`ray start --address=...`), or try hardware=auto."
         if cluster.is_joined  # where nothing can be declared
-        else f"To declare logical CPUs beyond the real ones: {declared}."
+        else ways_to_fit(hardware_name, cpus, gpus, cluster)
     )
-    if not cluster.is_joined and hardware_name != "auto":
-        fix = f"Try hardware=auto. {fix}"
     raise DoesNotFitError(
         f"hardware={hardware_name} needs {amount(cpus, gpus)} per trial{split}; {cluster}.{spread}{hint} {fix}", request
     )

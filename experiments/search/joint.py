@@ -135,20 +135,23 @@ class Joint(Strategy):
         points = []
         for i, own in enumerate(by_layout.values()):
             batches = sorted({c.batch for c in own}, key=lambda b: abs(np.log(b / self._base.batch)))
-            measured = dict.fromkeys((min(batches), max(batches)) if i % OTHER_BATCHES == 0 else batches[:1])
-            points += [min((c for c in own if c.batch == b), key=self._apart).point for b in measured]
+            points += self._nearest(own, (min(batches), max(batches)) if i % OTHER_BATCHES == 0 else batches[:1])
         by_work: dict[str, list[Candidate]] = {}
         for candidate in next(iter(by_layout.values())):
             by_work.setdefault(candidate.work, []).append(candidate)
         by_work.pop(self._base.work, None)
         for own in by_work.values():
-            ends = dict.fromkeys((min(c.batch for c in own), max(c.batch for c in own)))
-            points += [min((c for c in own if c.batch == b), key=self._apart).point for b in ends]
+            points += self._nearest(own, (min(c.batch for c in own), max(c.batch for c in own)))
         return [
             Ask(points[i], repeat, THROUGHPUT, {"env_steps": 0}, alone=True)
             for repeat in range(rounds)
             for i in np.random.default_rng(repeat).permutation(len(points))
         ]
+
+    def _nearest(self, candidates: Sequence[Candidate], batches: Sequence[float]) -> list[Point]:
+        """Of each of some batches the point that is nearest to the base."""
+        of_batch = ([c for c in candidates if c.batch == batch] for batch in dict.fromkeys(batches))
+        return [min(own, key=self._apart).point for own in of_batch]
 
     def _apart(self, candidate: Candidate) -> float:
         """How far a candidate's learning settings are from the base's."""

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document.command_line import Command, NotAWord, words_of
+from analysis.document.command_line import words_of
+from analysis.document.commands import Command, NotAWord
 from analysis.load import Study, load_study
 from analysis.questions.labels import listed
 from science.sensitivity.page import page
