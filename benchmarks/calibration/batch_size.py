@@ -12,7 +12,7 @@ from analysis.questions.claims import Verdict
 from analysis.questions.convergence import MEASURES
 from analysis.stats.interval import Array, Interval
 from benchmarks.calibration.robustness import Sampler
-from benchmarks.support.harness import Table
+from benchmarks.calibration.statistic import Statistic
 from science.batch_invariance.question import compare_with_base
 from science.noise_scale.intervals import growth, ratio
 
@@ -23,6 +23,13 @@ SPREAD = 0.3
 UNSURE = (0.2, 0.5, 1.0)
 """Standard deviation of what is measured of a seed's |G|^2, in |G|^2: its few measurements average out so far."""
 SPAN = 500.0
+NOTES = (
+    f"Noise scale: seeds differ by a factor of e^{SPREAD:g} in |G|^2 and in S; from the early window to the late one "
+    f"it rises {RISE:g} times.",
+    "Batch-size invariance: two smaller batches beside the base, matched seeds; differences below 5% of the range of "
+    "returns are the same. Wrongly the same: one is 5% below; wrongly changed: both are; rightly changed: both are 20% "
+    "below.",
+)
 
 
 def noise_scale_coverage(unsure: float, num_seeds: int, reps: int, rng: np.random.Generator) -> tuple[float, float]:
@@ -57,52 +64,41 @@ def wrong_invariance(shape: Sampler, num_seeds: int, reps: int, rng: np.random.G
     return found[0], found[1], found[2]
 
 
-def tables(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -> list[Table]:
-    """Both, for the page of calibration; a study of invariance takes twenty times as long as one of the noise scale:
+def statistics(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -> list[Statistic]:
+    """Both, for the page on calibration; a study of invariance takes twenty times as long as one of the noise scale:
     a tenth of them.
     """
-    of_invariance = reps // 10
+    numbers, of_invariance = (5, 10), reps // 10
+    scales = {(unsure, n): noise_scale_coverage(unsure, n, reps, rng) for unsure in UNSURE for n in numbers}
+    answers = {
+        (name, n): wrong_invariance(shape, n, of_invariance, rng) for name, shape in shapes.items() for n in numbers
+    }
+    same, changed = ({f"{name}; {n} seeds": shares[i] for (name, n), shares in answers.items()} for i in (0, 1))
     return [
-        Table(
-            "Coverage of 95% intervals of the gradient noise scale, percent",
-            (
-                "what is measured of a seed",
-                *(f"{n} seeds, {what}" for n in (5, 10) for what in ("noise scale", "how it rises")),
-            ),
-            tuple(
-                (
-                    f"squared gradient +- {100 * unsure:.0f}%",
-                    *(f"{100 * share:.1f}" for n in (5, 10) for share in noise_scale_coverage(unsure, n, reps, rng)),
-                )
-                for unsure in UNSURE
-            ),
-            f"{reps} studies per cell. Seeds differ by a factor of e^{SPREAD:g} in |G|^2 and in S; "
-            f"from the early window to the late one the noise scale rises {RISE:g} times.",
+        *(
+            Statistic(
+                f"Noise scale and its rise, {num} seeds",
+                "95",
+                {
+                    f"squared gradient +- {100 * unsure:.0f}%, {what}": share
+                    for (unsure, n), shares in scales.items()
+                    if n == num
+                    for what, share in zip(("noise scale", "its rise"), shares, strict=True)
+                },
+                reps,
+            )
+            for num in numbers
         ),
-        Table(
-            "Batch-size invariance, percent of studies",
-            (
-                "scores over seeds",
-                *(
-                    f"{n} seeds, {what}"
-                    for n in (5, 10)
-                    for what in ("wrongly the same", "wrongly changed", "rightly changed")
-                ),
-            ),
-            tuple(
-                (
-                    name,
-                    *(
-                        f"{100 * share:.1f}"
-                        for n in (5, 10)
-                        for share in wrong_invariance(shape, n, of_invariance, rng)
-                    ),
-                )
-                for name, shape in shapes.items()
-            ),
-            f"{of_invariance} studies per cell. Two smaller batches beside the base, matched seeds; "
-            "differences below 5% of the range of returns are the same. wrongly the same: one is 5% below. "
-            "wrongly changed: both are. At most 5 are promised of either. rightly changed: both are 20% below.",
+        Statistic("Batch-size invariance: wrongly the same", "at most 5", same, of_invariance, risk=True),
+        Statistic("Batch-size invariance: wrongly changed", "at most 5", changed, of_invariance, risk=True),
+        *(
+            Statistic(
+                f"Batch-size invariance: rightly changed, {num} seeds",
+                "",
+                {name: shares[2] for (name, n), shares in answers.items() if n == num},
+                of_invariance,
+            )
+            for num in numbers
         ),
     ]
 

@@ -180,8 +180,8 @@ def measure(quick: bool) -> Report:
             f"each, alpha {DESIGN.alpha:g}) beside the package `adastop` of the method's authors at the same settings, "
             f"Welch's t tests of all pairs at {DESIGN.alpha:g} over their number on {seeds} seeds each, and the same "
             f"tests at each look as if it were the only one. All see the same scores: {reps} studies per cell, "
-            f"{reps // 2} where configurations differ. Real scores: of PPO (`python -m benchmarks.calibration.pools`), "
-            "from whose seeds studies are drawn with replacement. In brackets: seeds of a configuration, on average."
+            f"{reps // 2} where configurations differ; real ones are drawn with replacement from seeds of PPO "
+            "(`python -m benchmarks.calibration.pools`). In brackets: seeds of a configuration, on average."
         ),
         verdict=_verdict(simulated, apart, reps),
         tables=(
@@ -209,10 +209,9 @@ def _together(shapes: Sequence[Sampler]) -> Callable[[np.random.Generator], Arra
 
 
 _NOTES = (
-    "`adastop` 0.1.3 takes its threshold from differences with their sign and holds absolute values against it "
-    "(`partial_compare`), so that it errs more often than it is set to. From the second look on it has no more "
-    "permutations than those of the first look that crossed no threshold, here at most 252; the suite has 10,080. "
-    "So the suite has its own test of the same method."
+    "`adastop` 0.1.3 takes its threshold from signed differences and holds absolute values against it "
+    "(`partial_compare`), so that it errs more often than it is set to. From the second look on it has at most 252 "
+    "permutations here; the suite has 10,080. So the suite has its own test of the same method."
 )
 
 

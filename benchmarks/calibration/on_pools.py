@@ -4,6 +4,7 @@ on scores of real runs?
 Studies are drawn with replacement from the seeds of `pools.py`: what these come to is the truth.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,24 +17,27 @@ from analysis.stats.sequential import Design, compare
 from analysis.stats.shares import jeffreys_interval
 from benchmarks.calibration.pools import NUM_SEEDS, pools, sampler
 from benchmarks.calibration.robustness import bound_coverage, failure_coverage, leader_set, wrongly_equivalent
-from benchmarks.support.harness import Table
+from benchmarks.calibration.statistic import Statistic
 
 DESIGN = Design(seeds_per_look=5, looks=5)
 FAILS_BELOW: Mapping[str, float] = {"cartpole": 400.0, "acrobot": -250.0}
 """So that some seeds of each configuration fail, and some don't."""
+NOTES = (
+    f"Real scores: studies are drawn with replacement from {NUM_SEEDS} seeds of each of two configurations "
+    "(`python -m benchmarks.calibration.pools`), which are the truth. Failures: seeds below "
+    f"{', '.join(f'{below:g} ({env})' for env, below in FAILS_BELOW.items())}. Practically the same: 2 x 10; of two "
+    "real ones, delta is what their means differ by. Leaders: 5 seeds. Called different: in a sequential comparison of "
+    f"{DESIGN.looks} looks of {DESIGN.seeds_per_look} seeds.",
+)
 
 
-def called_different(first: Array, second: Array, reps: int, rng: np.random.Generator) -> tuple[float, float]:
-    """How often a sequential comparison calls two configurations different,
-    and the seeds of each that it takes on average.
-    """
+def called_different(first: Array, second: Array, reps: int, rng: np.random.Generator) -> float:
+    """How often a sequential comparison calls two configurations different."""
     verdicts = [
         compare(np.stack([sampler(scores)(rng, (DESIGN.most_seeds,)) for scores in (first, second)]), DESIGN)
         for _ in range(reps)
     ]
-    return float(np.mean([v.higher.any() for v in verdicts])), DESIGN.seeds_per_look * float(
-        np.mean([v.looks for v in verdicts])
-    )
+    return float(np.mean([v.higher.any() for v in verdicts]))
 
 
 def better_left_out(better: Array, worse: Array, num_seeds: int, reps: int, rng: np.random.Generator) -> float:
@@ -51,75 +55,36 @@ def practically_the_same(better: Array, worse: Array, num_seeds: int, reps: int,
     return float(np.mean([len(practically_best(pd.DataFrame(scores), delta)) > 0 for scores in drawn]))
 
 
-def tables(reps: int, rng: np.random.Generator) -> list[Table]:
-    """The tables of the page on calibration; none where nothing was measured.
+def statistics(reps: int, rng: np.random.Generator) -> list[Statistic]:
+    """What the page on calibration says of them; nothing where nothing was measured.
 
     Args:
-        reps: Studies per cell.
+        reps: Studies of each kind.
         rng: Where the draws come from.
     """
-    found = pools()
-    rows, of_pairs = [], []
-    for env, of_env in found.items():
+    cells: dict[str, dict[str, float]] = defaultdict(dict)
+    for env, of_env in pools().items():
         for config, scores in of_env.items():
+            name = f"{env}, {config}"
             fails = float((scores < FAILS_BELOW[env]).mean())
-            numbers = [
-                *(failure_coverage(fails, n, jeffreys_interval) for n in (5, 10, 30)),
-                *(bound_coverage(sampler(scores), n, reps, rng) for n in (29, 60)),
-                *wrongly_equivalent(sampler(scores), 2, 10, reps, rng),
-                *leader_set(sampler(scores), 5, reps, rng),
-                called_different(scores, scores, reps, rng)[0],
-            ]
-            rows.append(
-                (
-                    f"{env}, {config} ({len(scores)})",
-                    f"{100 * fails:.0f}",
-                    *(f"{100 * number:.1f}" for number in numbers),
-                )
-            )
+            cells["fail"] |= {f"{name}; {n} seeds": failure_coverage(fails, n, jeffreys_interval) for n in (5, 10, 30)}
+            cells["bound"] |= {f"{name}; {n} seeds": bound_coverage(sampler(scores), n, reps, rng) for n in (29, 60)}
+            cells["wrongly"][name] = wrongly_equivalent(sampler(scores), 2, 10, reps, rng)[0]
+            cells["given"][name] = leader_set(sampler(scores), 5, reps, rng)[0]
+            cells["equal"][name] = called_different(scores, scores, reps, rng)
         if len(of_env) == 2:
-            of_pairs.append(_pair(env, of_env, reps, rng))
-    if not rows:
-        return []
-    each = Table(
-        "On the scores of real runs, percent",
-        (
-            "configuration (seeds)", "fail", *(f"failures, {n} seeds" for n in (5, 10, 30)),
-            *(f"bound, {n} seeds" for n in (29, 60)), "wrongly the same", "rightly the same",
-            "leaders miss a given one", "leaders miss any", "called different",
-        ),
-        tuple(rows),
-        f"Studies are drawn with replacement from the scores of {NUM_SEEDS} seeds "
-        "(`python -m benchmarks.calibration.pools`), which are the truth. "
-        f"fail: seeds below {', '.join(f'{below:g} ({env})' for env, below in FAILS_BELOW.items())}. "
-        "failures: coverage of Jeffreys' interval, exact. bound: tolerance bounds that hold. "
-        "wrongly, rightly the same: two configurations, 10 seeds, as in the table on simulated scores. "
-        "leaders: six equal configurations, 5 seeds. called different: two equal configurations in a sequential "
-        f"comparison of {DESIGN.looks} looks of {DESIGN.seeds_per_look} seeds. Promised: 95 of failures and bounds; "
-        "at most 5 of wrongly the same, leaders that miss a given one and called different.",
-    )  # fmt: skip
-    both = Table(
-        "Two real configurations, percent of studies",
-        (
-            "better, worse", "means", "leaders miss the better, 5 seeds", "10 seeds", "wrongly the same, 5 seeds",
-            "10 seeds", "called different", "seeds of each",
-        ),
-        tuple(of_pairs),
-        "wrongly the same: delta is the difference of their means, at most 5 are promised. called different: "
-        f"in the sequential comparison, which takes as many seeds of each on average, and {DESIGN.most_seeds} at most.",
-    )  # fmt: skip
-    return [each, both] if of_pairs else [each]
-
-
-def _pair(env: str, of_env: Mapping[str, Array], reps: int, rng: np.random.Generator) -> tuple[str, ...]:
-    (better, first), (worse, second) = sorted(of_env.items(), key=lambda one: -one[1].mean())
-    shares = [miss(first, second, n, reps, rng) for miss in (better_left_out, practically_the_same) for n in (5, 10)]
-    power, seeds = called_different(first, second, reps, rng)
-    means = f"{first.mean():.0f}, {second.mean():.0f}"
-    return (
-        f"{env}: {better}, {worse}",
-        means,
-        *(f"{100 * share:.1f}" for share in shares),
-        f"{100 * power:.0f}",
-        f"{seeds:.1f}",
-    )
+            worse, better = sorted(of_env.values(), key=lambda scores: scores.mean())
+            cells["better"] |= {f"{env}; {n} seeds": better_left_out(better, worse, n, reps, rng) for n in (5, 10)}
+            cells["same"] |= {f"{env}; {n} seeds": practically_the_same(better, worse, n, reps, rng) for n in (5, 10)}
+            cells["different"][env] = called_different(better, worse, reps, rng)
+    found = [
+        Statistic("Real scores: probability of failure, Jeffreys", "95", cells["fail"], 0),
+        Statistic("Real scores: lower tolerance bound", "at least 95", cells["bound"], reps),
+        Statistic("Real scores: wrongly called practically the same", "at most 5", cells["wrongly"], reps, risk=True),
+        Statistic("Real scores: leaders miss a given one of six equal", "at most 5", cells["given"], reps, risk=True),
+        Statistic("Real scores: two equal ones called different", "at most 5", cells["equal"], reps, risk=True),
+        Statistic("Two real ones: leaders miss the better", "at most 5", cells["better"], reps, risk=True),
+        Statistic("Two real ones: wrongly called practically the same", "at most 5", cells["same"], reps, risk=True),
+        Statistic("Two real ones: called different", "", cells["different"], reps, digits=0),
+    ]
+    return [statistic for statistic in found if statistic.shares]

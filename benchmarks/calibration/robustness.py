@@ -15,13 +15,24 @@ from analysis.stats.comparisons import leaders
 from analysis.stats.interval import Array
 from analysis.stats.shares import jeffreys_interval, share_interval
 from analysis.stats.tolerance import CONTENT, lower_bound
-from benchmarks.support.harness import Table
+from benchmarks.calibration.statistic import Statistic
 from science.sensitivity.question import intervals, parts
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...]], Array]
 SEEDS = (3, 5, 10, 30)
 COLLAPSE, LOST = 0.08, 300.0
 """Share of seeds that collapse where collapses make the whole difference, and what such a seed loses."""
+NOTES = (
+    "Probability of failure: a count of a few seeds takes few values, so coverage jumps with p; its mean over p is "
+    "what an interval can promise.",
+    "Practically the same: all but the best lie a standard deviation below it. Wrongly: delta is as much; rightly: "
+    "three times as much.",
+    f"Rare collapses: two configurations near 460; one of them collapses by {LOST:g} on {100 * COLLAPSE:g}% of seeds, "
+    f"which alone makes their means differ by {COLLAPSE * LOST:g}, and delta is as much. Where no seed has collapsed "
+    "yet, no test of means can know: hence the probability of failure beside each score.",
+    "The leader set makes no promise for all that are equally good at once.",
+    "Sensitivity: maxima of many means that are exactly equal are the worst case of any bootstrap.",
+)
 
 
 def failure_coverage(
@@ -80,72 +91,65 @@ def leader_set(shape: Sampler, num_seeds: int, reps: int, rng: np.random.Generat
     return float(1 - among.mean()), float(1 - among.all(axis=1).mean())
 
 
-def tables(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -> list[Table]:
-    """The tables of the page on calibration.
+def statistics(shapes: Mapping[str, Sampler], reps: int, rng: np.random.Generator) -> list[Statistic]:
+    """What the page on calibration says of them.
 
     Args:
         shapes: Distributions of a score over seeds.
-        reps: Studies per cell.
+        reps: Studies of each kind.
         rng: Where the draws come from.
     """
     of_shares = {"Jeffreys": jeffreys_interval, "Wilson": share_interval}
     probabilities = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
-    failure = Table(
-        "Coverage of 95% intervals of the probability of failure, percent",
-        ("interval, seeds", *(f"p = {p:g}" for p in probabilities), "mean over p up to 0.5"),
-        tuple(
-            (
-                f"{name}, {n}",
-                *(f"{100 * failure_coverage(p, n, interval):.0f}" for p in probabilities),
-                f"{np.mean([100 * failure_coverage(p, n, interval) for p in np.linspace(0.0025, 0.5, 200)]):.1f}",
-            )
-            for n in SEEDS
-            for name, interval in of_shares.items()
-        ),
-        "Exact. A count of a few seeds takes few values, so coverage jumps with p; "
-        "its mean over p is what an interval can promise.",
-    )
-    bounds = Table(
-        "Lower tolerance bounds (90% of seeds, 95% confidence) that hold, percent",
-        ("scores over seeds", *(f"{n} seeds" for n in (29, 46, 60))),
-        tuple(
-            (name, *(f"{100 * bound_coverage(shape, n, reps, rng):.1f}" for n in (29, 46, 60)))
-            for name, shape in shapes.items()
-        ),
-        "Distribution-free: at least 95, more where order statistics are far apart.",
-    )
-    sizes = ((2, 5), (2, 10), (6, 5), (6, 10))
-    rows = []
-    for name, shape in shapes.items():
-        cells = [100 * share for k, n in sizes for share in wrongly_equivalent(shape, k, n, reps // 2, rng)]
-        rows.append((name, *(f"{cell:.1f}" for cell in cells)))
-    equivalence = Table(
-        "Called practically the same, percent of studies",
-        ("scores over seeds", *(f"{k} x {n}, {what}" for k, n in sizes for what in ("wrongly", "rightly"))),
-        tuple(rows),
-        "Configurations x seeds; all but the best lie a standard deviation below it. wrongly: delta is as much, "
-        "at most 5 are promised. rightly: delta is three times as much.",
-    )
-    overlooked = Table(
-        "Rare collapses that equivalence overlooks, percent of studies",
-        ("", *(f"{n} seeds" for n in (*SEEDS, 60))),
-        (("called practically the same", *(f"{100 * collapses_overlooked(n, reps, rng):.0f}" for n in (*SEEDS, 60))),),
-        f"Two configurations near 460; one of them collapses by {LOST:g} on {100 * COLLAPSE:g}% of seeds, "
-        f"which alone makes their means differ by {COLLAPSE * LOST:g}, and delta is as much: at most 5 are promised. "
-        "Where no seed has collapsed yet, no test of means can know: hence the probability of failure beside "
-        "each score, whose interval says how often it may still be.",
-    )
-    promised = Table(
-        "What the leader set misses of six configurations that are exactly equal, percent",
-        ("scores over seeds", *(f"{n} seeds, {what}" for n in (3, 5, 10) for what in ("a given one", "any of them"))),
-        tuple(
-            (name, *(f"{100 * share:.1f}" for n in (3, 5, 10) for share in leader_set(shape, n, reps, rng)))
-            for name, shape in shapes.items()
-        ),
-        "The set promises to miss the best one in at most 5% of studies. It makes no promise "
-        "for all that are equally good at once.",
-    )
-    return [failure, bounds, equivalence, overlooked, promised, _sensitivity_table(reps // 5, rng)]
+    failures = [
+        Statistic(
+            f"Probability of failure, {name}",
+            "",
+            {f"p = {p:g}; {n} seeds": failure_coverage(p, n, interval) for n in SEEDS for p in probabilities},
+            0,
+            digits=0,
+        )
+        for name, interval in of_shares.items()
+    ]
+    over_p = [
+        Statistic(
+            f"Probability of failure, {name}, mean over p up to 0.5",
+            "95",
+            {
+                f"{n} seeds": float(np.mean([failure_coverage(p, n, interval) for p in np.linspace(0.0025, 0.5, 200)]))
+                for n in SEEDS
+            },
+            0,
+        )
+        for name, interval in of_shares.items()
+    ]
+    bounds = {
+        f"{name}; {n} seeds": bound_coverage(shape, n, reps, rng)
+        for name, shape in shapes.items()
+        for n in (29, 46, 60)
+    }
+    same = {
+        f"{name}; {k} x {n}": wrongly_equivalent(shape, k, n, reps // 2, rng)
+        for name, shape in shapes.items()
+        for k, n in ((2, 5), (2, 10), (6, 5), (6, 10))
+    }
+    overlooked = {f"{n} seeds": collapses_overlooked(n, reps, rng) for n in (*SEEDS, 60)}
+    missed = {
+        f"{name}; {n} seeds": leader_set(shape, n, reps, rng) for name, shape in shapes.items() for n in (3, 5, 10)
+    }
+    wrongly, rightly = ({kind: shares[i] for kind, shares in same.items()} for i in (0, 1))
+    given, any_of_them = ({kind: shares[i] for kind, shares in missed.items()} for i in (0, 1))
+    return [
+        *over_p,
+        *failures,
+        Statistic("Lower tolerance bound (90% of seeds, 95% confidence)", "at least 95", bounds, reps),
+        Statistic("Wrongly called practically the same", "at most 5", wrongly, reps // 2, risk=True),
+        Statistic("Rightly called practically the same", "", rightly, reps // 2),
+        Statistic("Rare collapses that equivalence overlooks", "at most 5", overlooked, reps, risk=True, digits=0),
+        Statistic("Leaders miss a given one of six equal", "at most 5", given, reps, risk=True),
+        Statistic("Leaders miss any of six equal", "", any_of_them, reps, risk=True),
+        *_sensitivity(reps // 5, rng),
+    ]
 
 
 def tunable() -> dict[str, Array]:
@@ -170,17 +174,16 @@ def sensitivity_coverage(means: Array, num_seeds: int, reps: int, rng: np.random
     return held / reps
 
 
-def _sensitivity_table(reps: int, rng: np.random.Generator) -> Table:
-    numbers = (3, 5, 10)
-    names = ("tuned", "common", "sensitivity")
-    rows = []
+def _sensitivity(reps: int, rng: np.random.Generator) -> list[Statistic]:
+    apart: dict[str, float] = {}
+    tied: dict[str, float] = {}
     for name, means in tunable().items():
-        cells = [share for n in numbers for share in sensitivity_coverage(means, n, reps, rng)]
-        rows.append((name, *(f"{100 * cell:.0f}" for cell in cells)))
-    return Table(
-        "Coverage of sensitivity to hyperparameters, percent",
-        ("mean scores", *(f"{n} seeds, {name}" for n in numbers for name in names)),
-        tuple(rows),
-        f"{reps} simulated tables per cell. Maxima of many means that are exactly equal are the "
-        "worst case of any bootstrap.",
-    )
+        shares = tied if np.allclose(np.ptp(means.mean(axis=0)), 0) else apart
+        for n in (3, 5, 10):
+            held = sensitivity_coverage(means, n, reps, rng)
+            for what, share in zip(("tuned", "common", "sensitivity"), held, strict=True):
+                shares[f"{name}; {n} seeds, {what}"] = float(share)
+    return [
+        Statistic("Sensitivity to hyperparameters", "95", apart, reps, digits=0),
+        Statistic("Sensitivity where all settings tie as common ones", "95", tied, reps, digits=0),
+    ]

@@ -25,6 +25,8 @@ BETWEEN = (0.0, 0.05)
 """The same between blocks, uniform."""
 LAM = 400.0
 """Env steps/s of one runner; nothing depends on it."""
+TARGET = (90, 99)
+"""Percent of studies in which an interval holds the truth."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,10 @@ class Coverage:
     num_studies: int
 
 
+Found = Mapping[tuple[str, str], Coverage]
+"""Of curves and sets of counts."""
+
+
 def coverage(truth: Truth, counts: tuple[int, ...], num_studies: int, rng: np.random.Generator) -> Coverage:
     """Simulate studies, fit them and hold out their largest counts.
 
@@ -259,108 +265,109 @@ def measure(quick: bool) -> Report:
     lawful = {key: value for key, value in found.items() if key[0] in LAWFUL}
     others = {key: value for key, value in found.items() if key[0] in KINKED}
     unseen = {key: value for key, value in found.items() if key[0] in UNSEEN}
-    tables = (
-        Table(
-            "Coverage of parameters, curves that follow a law, percent",
-            ("curve; counts", *_PARAMETERS),
-            (*_rows(lawful, _PARAMETERS), _all("all", lawful, _PARAMETERS)),
-            "A knee or a peak beyond sight is covered by an interval that is open at its upper end.",
-        ),
-        _predictions(
-            "curves that follow a law",
-            lawful,
-            "new: one measurement in a pass of its own; mean: the curve itself. At counts that were measured, "
-            "between them, and at 1.5 and 2 times the largest. Hold-out: the mean measured at the largest count, "
-            "predicted from the others. Can tell: studies in which the fit says that it knows the knee.",
-        ),
-        _predictions(
-            "curves with a kink",
-            others,
-            "A curve that turns at the largest count measured gives no sign of it: what lies beyond is covered only "
-            "by the chance that the model gives to limits not met yet. Those chances and the size of the misfit "
-            "were chosen for the coverage of these curves and those above, with other draws.",
-        ),
-        _predictions(
-            "curves thought of after the method was chosen",
-            unseen,
-            "Neither law holds here either.",
-        ),
-        Table(
-            "Width and error",
-            (
-                "curve; counts",
-                "hold-out: high / low",
-                "hold-out: error, %",
-                "2 x: high / low",
-                "hold-outs missed without a warning, %",
-            ),
-            tuple(
-                (
-                    "; ".join(key),
-                    f"{c.holdout_factor:.2f}",
-                    f"{c.holdout_error:.1f}",
-                    f"{c.doubled_factor:.2f}",
-                    f"{100 * c.holdout_silent:.0f}",
-                )
-                for key, c in found.items()
-            ),
-            "Medians over studies.",
-        ),
-    )
+    kinds = {"that follow a law": lawful, "with a kink": others, "that nothing was tuned on": unseen}
     return Report(
         name="laws_calibration",
         title="Calibration of the scaling laws",
         compared=(
-            f"Simulated studies with a fixed generator: {num_studies} per row, {NUM_BLOCKS} passes, "
-            f"noise of {100 * NOISE[0]:.0f} to {100 * NOISE[1]:.0f}% within a pass and {100 * BETWEEN[0]:.0f} "
+            f"Simulated studies with a fixed generator: {num_studies} of each curve and set of counts, {NUM_BLOCKS} "
+            f"passes, noise of {100 * NOISE[0]:.0f} to {100 * NOISE[1]:.0f}% within a pass and {100 * BETWEEN[0]:.0f} "
             f"to {100 * BETWEEN[1]:.0f}% between passes. The curve is the throughput of n runners over that of one; "
             "USL is the Universal Scalability Law with its sigma and kappa."
         ),
         verdict=_verdict(lawful, others, unseen),
-        tables=tables,
+        tables=(_parameters(lawful), _predictions(kinds), _width(kinds)),
     )
 
 
-def _verdict(
-    lawful: Mapping[tuple[str, str], Coverage],
-    others: Mapping[tuple[str, str], Coverage],
-    unseen: Mapping[tuple[str, str], Coverage],
-) -> str:
-    def over(found: Mapping[tuple[str, str], Coverage], name: str) -> float:
-        return 100 * float(np.mean([c.hits[name] for c in found.values()]))
-
+def _verdict(lawful: Found, others: Found, unseen: Found) -> str:
     return (
-        f"On curves that follow a law, 95% intervals hold {over(lawful, 'hold-out'):.1f}% of held-out largest counts, "
-        f"{over(lawful, 'new, measured'):.1f}% of new measurements at the counts and {over(lawful, 'new, 2 x'):.1f}% "
-        f"at twice the largest; the target is 90 to 99. On curves with a kink: {over(others, 'hold-out'):.1f}, "
-        f"{over(others, 'new, measured'):.1f} and {over(others, 'new, 2 x'):.1f}%; on curves that nothing was tuned "
-        f"on: {over(unseen, 'hold-out'):.1f}, {over(unseen, 'new, measured'):.1f} and {over(unseen, 'new, 2 x'):.1f}%."
+        f"On curves that follow a law, 95% intervals hold {_mean(lawful, 'hold-out')}% of held-out largest counts, "
+        f"{_mean(lawful, 'new, measured')}% of new measurements at the counts and {_mean(lawful, 'new, 2 x')}% "
+        f"at twice the largest; the target is {TARGET[0]} to {TARGET[1]}. On curves with a kink: "
+        f"{_mean(others, 'hold-out')}, {_mean(others, 'new, measured')} and {_mean(others, 'new, 2 x')}%; on curves "
+        f"that nothing was tuned on: {_mean(unseen, 'hold-out')}, {_mean(unseen, 'new, measured')} and "
+        f"{_mean(unseen, 'new, 2 x')}%."
     )
 
 
-def _predictions(curves: str, found: Mapping[tuple[str, str], Coverage], note: str) -> Table:
+def _parameters(lawful: Found) -> Table:
+    rows = []
+    for name in _PARAMETERS:
+        percents = {key: round(100 * c.hits[name]) for key, c in lawful.items()}
+        worst = min(percents, key=percents.__getitem__)
+        rows.append((name, _mean(lawful, name), str(percents[worst]), "; ".join(worst)))
     return Table(
-        f"Coverage of predictions, {curves}, percent",
-        ("curve; counts", *_PREDICTIONS, "can tell"),
-        (*_rows(found, _PREDICTIONS, told=True), _all("all", found, _PREDICTIONS)),
-        note,
+        "Coverage of parameters, curves that follow a law, percent",
+        ("", f"mean of {len(lawful)}", "least", "at the curve; counts"),
+        tuple(rows),
+        "A knee or a peak beyond sight is covered by an interval that is open at its upper end.",
     )
 
 
-def _rows(
-    found: Mapping[tuple[str, str], Coverage], names: tuple[str, ...], told: bool = False
-) -> list[tuple[str, ...]]:
+def _predictions(kinds: Mapping[str, Found]) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for kind, found in kinds.items():
+        told = 100 * float(np.mean([c.knee_told for c in found.values()]))
+        means = [_mean(found, name) for name in _PREDICTIONS]
+        rows += [(f"all {len(found)} {kind}", *means, f"{told:.0f}"), *_worst(found)]
+    return Table(
+        "Coverage of predictions, percent",
+        ("curve; counts", *_PREDICTIONS, "can tell"),
+        tuple(rows),
+        "all: the mean. Below it: the worst curve of each set of counts, by its least coverage and then by their sum, "
+        f"and whatever has a coverage below {TARGET[0]}. new: one measurement in a pass of its own; mean: the curve "
+        "itself. At counts that were measured, between them, and at 1.5 and 2 times the largest. Hold-out: the mean "
+        "measured at the largest count, predicted from the others. Can tell: studies in which the fit says that it "
+        "knows the knee.\n\n"
+        "A curve that turns at the largest count measured gives no sign of it: what lies beyond is covered only by "
+        "the chance that the model gives to limits not met yet. Those chances and the size of the misfit were chosen "
+        "for the coverage of curves that follow a law or have a kink, with other draws. The others were thought of "
+        "after the method was chosen; neither law holds for them.",
+    )
+
+
+def _worst(found: Found) -> list[tuple[str, ...]]:
+    """Of each set of counts the curve that is covered worst, and what is covered less than it should be."""
+    percents = {key: [round(100 * c.hits[name]) for name in _PREDICTIONS] for key, c in found.items()}
+    worst = {
+        min((key for key in percents if key[1] == grid), key=lambda key: (min(percents[key]), sum(percents[key])))
+        for grid in COUNTS
+    }
     return [
-        (
-            "; ".join(key),
-            *(f"{100 * c.hits[name]:.0f}" for name in names),
-            *([f"{100 * c.knee_told:.0f}"] if told else []),
-        )
-        for key, c in found.items()
+        ("; ".join(key), *(str(percent) for percent in of_key), f"{100 * found[key].knee_told:.0f}")
+        for key, of_key in percents.items()
+        if key in worst or min(of_key) < TARGET[0]
     ]
 
 
-def _all(label: str, found: Mapping[tuple[str, str], Coverage], names: tuple[str, ...]) -> tuple[str, ...]:
-    means = [f"{100 * float(np.mean([c.hits[name] for c in found.values()])):.1f}" for name in names]
-    told = [f"{100 * float(np.mean([c.knee_told for c in found.values()])):.0f}"] if names is _PREDICTIONS else []
-    return (label, *means, *told)
+def _width(kinds: Mapping[str, Found]) -> Table:
+    return Table(
+        "Width and error, from the least to the most",
+        (
+            "curves",
+            "hold-out: high / low",
+            "hold-out: error, %",
+            "2 x: high / low",
+            "hold-outs missed without a warning, %",
+        ),
+        tuple(
+            (
+                kind,
+                _span([c.holdout_factor for c in found.values()], ".2f"),
+                _span([c.holdout_error for c in found.values()], ".1f"),
+                _span([c.doubled_factor for c in found.values()], ".2f"),
+                _span([100 * c.holdout_silent for c in found.values()], ".0f"),
+            )
+            for kind, found in kinds.items()
+        ),
+        "Over curves and sets of counts; ratios and errors are medians over studies.",
+    )
+
+
+def _mean(found: Found, name: str) -> str:
+    return f"{100 * float(np.mean([c.hits[name] for c in found.values()])):.1f}"
+
+
+def _span(values: list[float], form: str) -> str:
+    return f"{min(values):{form}}-{max(values):{form}}"

@@ -10,22 +10,31 @@ import numpy as np
 from analysis.stats.comparisons import leaders, p_values, probability_of_improvement
 from analysis.stats.interval import Array
 from analysis.stats.moderated import paired_differences
-from benchmarks.calibration.batch_size import tables as batch_size_tables
+from benchmarks.calibration import batch_size, on_pools, robustness
 from benchmarks.calibration.learning_rate_batch import (
     CURVES,
     GRIDS,
+    UNSEEN,
     best_lr_coverage,
     critical_batch_coverage,
     exponent_coverage,
 )
-from benchmarks.calibration.on_pools import tables as pool_tables
-from benchmarks.calibration.robustness import tables as robustness_tables
-from benchmarks.support.harness import Report, Table
+from benchmarks.calibration.statistic import Statistic, table
+from benchmarks.support.harness import Report
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...]], Array]
 TRUTH_DRAWS = 1_000_000
 CHUNK = 500
 """Studies simulated at once."""
+NOTES = (
+    "k x n: configurations x seeds; of curves, learning rates x batches.",
+    "Identical ones: called different after Holm's correction; leaders miss a given one, the best one say.",
+    "Exponent and best learning rate: the method was chosen for its coverage on tuned curves, with other draws. In "
+    "unseen ones the measure falls off a cliff right above the best learning rate: a grid this coarse does not locate "
+    "it, and its interval covers too rarely.",
+    "Critical batch: 6 learning rates x 4 batches; of the studies, those with three batches at the target count. The "
+    "ratio of an interval's ends is a median.",
+)
 
 
 def _two_modes(share: float, high: float, low: float) -> Sampler:
@@ -83,55 +92,37 @@ def measure(quick: bool) -> Report:
     """Simulate it all; the same numbers every time."""
     rng = np.random.default_rng(0)
     few = 500 if quick else 2000
-    tables: list[Table] = []
-    rows, worst_alarm = [], 0.0
-    for name, shape in SHAPES.items():
-        cells = [
-            100 * risk
-            for k, n in ((15, 3), (15, 5), (15, 10), (4, 5), (2, 5))
-            for risk in false_alarms(shape, k, n, few, rng)
-        ]
-        worst_alarm = max(worst_alarm, *cells)
-        rows.append((name, *(f"{c:.1f}" for c in cells)))
-    columns = tuple(
-        f"{k} x {n}, {risk}" for k, n in ((15, 3), (15, 5), (15, 10), (4, 5), (2, 5)) for risk in ("any", "left out")
-    )
-    tables.append(
-        Table(
-            "Identical configurations called different, percent of studies",
-            ("scores over seeds", *columns),
-            tuple(rows),
-            "any: some pair is called different after Holm's correction; left out: a given configuration, "
-            "the best one say, is not among the leaders. Both are promised to be at most 5.",
-        )
-    )
-    rows = [
-        (
-            f"{shift:g} standard deviations",
-            *(f"{100 * improvement_coverage(n, shift, few, rng):.1f}" for n in (3, 5, 10)),
-        )
+    alarms = {
+        f"{name}; {k} x {n}": false_alarms(shape, k, n, few, rng)
+        for name, shape in SHAPES.items()
+        for k, n in ((15, 3), (15, 5), (15, 10), (4, 5), (2, 5))
+    }
+    different, left_out = ({kind: shares[i] for kind, shares in alarms.items()} for i in (0, 1))
+    improvement = {
+        f"{shift:g} standard deviations apart; {n} seeds": improvement_coverage(n, shift, few, rng)
         for shift in (0.0, 0.5, 1.0, 2.0)
+        for n in (3, 5, 10)
+    }
+    found = [
+        Statistic("Some pair of identical ones called different", "at most 5", different, few, risk=True),
+        Statistic("Leaders miss a given one of identical ones", "at most 5", left_out, few, risk=True),
+        Statistic("Probability of improvement", "95", improvement, few),
+        *_rates_and_batches(12 if quick else 120, rng),
+        *robustness.statistics(SHAPES, few, np.random.default_rng(1)),
+        *on_pools.statistics(few, np.random.default_rng(3)),
+        *batch_size.statistics(SHAPES, few, np.random.default_rng(4)),
     ]
-    tables.append(
-        Table(
-            "Coverage of the probability of improvement, percent",
-            ("two normal samples apart by", "3 seeds", "5 seeds", "10 seeds"),
-            tuple(rows),
-        )
-    )
-    tables += _scaling_tables(12 if quick else 120, rng)
-    tables += robustness_tables(SHAPES, few, np.random.default_rng(1))
-    tables += pool_tables(few, np.random.default_rng(3))
-    tables += batch_size_tables(SHAPES, few, np.random.default_rng(4))
+    notes = (*NOTES, *robustness.NOTES, *on_pools.NOTES, *batch_size.NOTES)
     return Report(
         name="calibration",
         title="Calibration of the statistics",
         compared=(
-            f"Simulated studies with a fixed generator, {few:,} per cell. Scores lie between 0 and 500, as CartPole's "
-            "do. Intervals have [a page of their own](intervals.md)."
+            "Simulated studies with a fixed generator. Scores lie between 0 and 500, as CartPole's do. Intervals have "
+            "[a page of their own](intervals.md)."
         ),
-        verdict=_verdict(worst_alarm, few),
-        tables=tuple(tables),
+        verdict=_verdict(100 * max(*different.values(), *left_out.values()), few),
+        tables=(table(found),),
+        notes="\n".join(f"- {note}" for note in notes),
     )
 
 
@@ -143,34 +134,46 @@ def _verdict(worst_alarm: float, num_studies: int) -> str:
     )
 
 
-def _scaling_tables(num_studies: int, rng: np.random.Generator) -> list[Table]:
-    rows = []
+def _rates_and_batches(num_studies: int, rng: np.random.Generator) -> list[Statistic]:
+    exponents: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for name, curves in CURVES.items():
         for grid in GRIDS:
-            exponents = [
-                exponent_coverage(curves, p, grid, n, num_studies, rng) for n in (3, 5, 10) for p in (0.0, 0.5, 1.0)
-            ]
-            best = [best_lr_coverage(curves, grid, n, num_studies // 3, rng) for n in (3, 5, 10)]
-            rows.append((f"{name}, {grid}", *(f"{100 * c.share:.0f}" for c in (*exponents, *best))))
-    columns = [f"{n} seeds, p = {p:g}" for n in (3, 5, 10) for p in (0.0, 0.5, 1.0)]
-    exponent_table = Table(
-        "Coverage of the exponent and of the best learning rate, percent",
-        ("curves, learning rates x batches", *columns, *(f"best lr, {n} seeds" for n in (3, 5, 10))),
-        tuple(rows),
-        f"{num_studies} simulated studies per cell of the exponent, {num_studies // 3} of the best learning rate, "
-        "all their batches. The method was chosen for its coverage on these families of curves, with other draws, "
-        "all but the last: where the measure falls off a cliff right above the best learning rate, "
-        "a grid this coarse does not locate it, and its interval covers too rarely.",
-    )
-    rows = []
-    for critical in (1000.0, 3000.0, 10_000.0):
-        found = [critical_batch_coverage(critical, n, num_studies // 2, rng) for n in (3, 5, 10)]
-        rows.append((f"{critical:,.0f}", *(f"{100 * c.share:.0f} ({c.width:.0f}x)" for c in found)))
-    batch_table = Table(
-        "Coverage of the critical batch, percent (median ratio of the interval's ends)",
-        ("critical batch, env steps", "3 seeds", "5 seeds", "10 seeds"),
-        tuple(rows),
-        f"6 learning rates x 4 batches, {num_studies // 2} studies per cell, of which those with three "
-        "batches at the target count.",
-    )
-    return [exponent_table, batch_table]
+            exponents |= {
+                f"{name}, {grid}; {n} seeds, p = {p:g}": exponent_coverage(curves, p, grid, n, num_studies, rng).share
+                for n in (3, 5, 10)
+                for p in (0.0, 0.5, 1.0)
+            }
+            rates |= {
+                f"{name}, {grid}; {n} seeds": best_lr_coverage(curves, grid, n, num_studies // 3, rng).share
+                for n in (3, 5, 10)
+            }
+    batches = {
+        f"{critical:,.0f} env steps; {n} seeds": critical_batch_coverage(critical, n, num_studies // 2, rng)
+        for critical in (1000.0, 3000.0, 10_000.0)
+        for n in (3, 5, 10)
+    }
+    ratios = [coverage.width for coverage in batches.values()]
+    return [
+        *(
+            Statistic(
+                f"{what}, {'unseen' if unseen else 'tuned'} curves",
+                "95",
+                {kind: share for kind, share in shares.items() if kind.startswith(UNSEEN) == unseen},
+                num,
+                digits=0,
+            )
+            for what, shares, num in (
+                ("Exponent of the best learning rate", exponents, num_studies),
+                ("Best learning rate", rates, num_studies // 3),
+            )
+            for unseen in (False, True)
+        ),
+        Statistic(
+            f"Critical batch, ends {min(ratios):.0f} to {max(ratios):.0f} times apart",
+            "95",
+            {kind: coverage.share for kind, coverage in batches.items()},
+            num_studies // 2,
+            digits=0,
+        ),
+    ]

@@ -119,11 +119,11 @@ def measure(quick: bool) -> Report:
         compared=(
             "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable-Baselines3 "
             "with the same hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate nets of [64, "
-            "64] tanh, batches of 4000 env steps, everything in one process with one torch thread. DQN (CartPole-v1, "
-            "[64, 64] ReLU) and SAC (Pendulum-v1): one environment, an update of 32 and 256 transitions for each of "
-            "its steps; SB3's DQN is uniform, and neither double nor dueling, and the critics of its SAC have a tenth "
-            "of the weights of RLlib's default ones. APPO and IMPALA: one runner process. Each side has a process of "
-            "its own, built and warmed up before; they take turns of some seconds, and wait while another has its turn."
+            "64] tanh, batches of 4000 env steps, one process, one torch thread. DQN (CartPole-v1, [64, 64] ReLU) and "
+            "SAC (Pendulum-v1): one environment, an update of 32 and 256 transitions for each of its steps. SB3's DQN "
+            "is uniform, and neither double nor dueling; the critics of its SAC have a tenth of the weights of RLlib's "
+            "default ones. APPO and IMPALA: one runner process. The sides take turns of some seconds, each in a warm "
+            "process of its own."
         ),
         verdict=f"{targets - len(missed)} of {targets} targets met"
         + (f"; missed: {'; '.join(missed)}." if missed else "."),

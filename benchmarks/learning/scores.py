@@ -145,14 +145,13 @@ def _report(rows: pd.DataFrame) -> Report:
         compared=(
             "Each pair is `python experiments/run.py algorithm=... env=... study=single`, with `budget_env_steps=` "
             "where it ends early. Score: the mean return of 100 episodes of the final deterministic policy on held-out "
-            "seeds of the environment; of five seeds the median, between the worst and the best, which have that of "
-            "all seeds between them with a probability of 94%, whatever the distribution. Env steps to target: the "
-            "median of those until it is held, where a seed that never holds it takes longer than it was given, and "
-            "how many seeds hold it. Training: mean "
-            "of the seconds of a trial's training, on machines with other work: no timing. Published: of one run, "
-            "with the deviation over its episodes, after so many env steps; seeds come to it that score no less than "
-            "that, less the deviation. Where Stable-Baselines3's PPO was run here at these "
-            "settings (`python -m benchmarks.learning.sb3`), it is the judge: Welch's t-test over seeds, two-sided, 5%."
+            "seeds of the environment, of five seeds the median; with a probability of 94% the median of all seeds "
+            "lies between the worst and the best. Env steps to target: the median over seeds, where one that never "
+            "holds it takes longer than it was given, and how many seeds hold it. Training: mean seconds of a trial's "
+            "training, on machines with other work: no timing. Published: of one run, with the deviation over its "
+            "episodes; a seed comes to it that scores no less than that, less the deviation. Where "
+            "Stable-Baselines3's PPO was run here at these settings (`python -m benchmarks.learning.sb3`), it is the "
+            "judge: Welch's t-test over seeds, two-sided, 5%."
         ),
         verdict=verdict,
         tables=(Table("Scores", columns, tuple((str(pair), *found) for pair, found in judged.items())),),

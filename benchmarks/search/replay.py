@@ -1,7 +1,6 @@
 """How often a search ends on one of the best configurations, and at what share of the full grid's env steps.
 
-Searches are replayed over the results of full grids with ten seeds each (`benchmarks/search/data`): nothing trains, and
-each replay deals every configuration's seeds out anew.
+Searches are replayed over the results of full grids with ten seeds each (`benchmarks/search/data`): nothing trains.
 """
 
 import tempfile
@@ -324,10 +323,9 @@ def measure(quick: bool) -> Report:
             f"{grid.name}: {len(grid.points)} configurations x 10 seeds x {grid.budget_env_steps:,} env steps",
             _COLUMNS,
             tuple(of_one.row(name) for name, of_one in found[grid.name].items()),
-            f"{len(grid.best_by_score)} of {len(grid.points)} configurations are not significantly different "
-            f"from the best by score with ten seeds; {len(grid.best)} by the suite's rule, "
-            f"which goes on to env steps to target where scores end there. {replays} replays; 95% intervals: Wilson. "
-            "Env steps: mean share of the full grid's.",
+            f"{len(grid.best_by_score)} of {len(grid.points)} configurations are not significantly different from the "
+            f"best by score with ten seeds; {len(grid.best)} by the suite's rule, which goes on to env steps to "
+            f"target. {replays} replays; 95% intervals: Wilson. Env steps: mean share of the full grid's.",
         )
         for grid in grids
     )
@@ -340,8 +338,8 @@ def measure(quick: bool) -> Report:
         tuple(
             (f"{end}", f"{1000 * median:.0f}", f"{100 * median / of_a_trial:.1f}%") for end, median in medians.items()
         ),
-        "Optuna (TPE) over a range and a list, its storage on disk; the driver's time to tell, ask, build, check and "
-        f"note a configuration, all while other trials train. The trials compared with are those of {grids[0].name}.",
+        "Optuna (TPE) over a range and a list, its storage on disk: the driver's time between two trials, while others "
+        f"train. The trials compared with are those of {grids[0].name}.",
     )
     return Report(
         "search",
@@ -349,10 +347,10 @@ def measure(quick: bool) -> Report:
         __doc__ or "",
         _verdict({(name, grid): of_grid[name] for grid, of_grid in found.items() for name in (RACING, OPTUNA)}),
         (*tables, cost),
-        "A replay deals each configuration's ten seeds out in an order of its own: a seed "
-        "that searched does not confirm. ASHA sees each trial's evaluations as they come, two trials side by side. "
-        "The three best and the base are confirmed, with five seeds each. What is the best by the suite's rule rests "
-        "on ten seeds in the grid and on five in a confirmation, so no search can always end there.",
+        "A replay deals each configuration's ten seeds out in an order of its own: a seed that searched does not "
+        "confirm. ASHA sees each trial's evaluations as they come, two trials side by side. The three best and the "
+        "base are confirmed, with five seeds each. The best by the suite's rule rests on ten, so no search can always "
+        "end there.",
         packages=("optuna",),
     )
 

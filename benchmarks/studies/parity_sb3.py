@@ -92,19 +92,15 @@ def measure(quick: bool) -> Report:
             "PPO on CartPole-v1 at the same hyperparameters: 16 environments x 64 steps, minibatch 256, "
             "6 epochs, learning rate 1e-3, gamma 0.99, lambda 0.95, clip 0.2, separate nets of [64, 64] tanh, "
             f"value coefficient 0.5, gradient norm 0.5, no entropy bonus, one torch thread, {len(seeds)} seeds each. "
-            "The suite runs through `experiments/run.py`, SB3 through `peers/sb3_script.py`. Score: mean return of "
-            f"the deterministic policy over {EPISODES} episodes on held-out starts, one episode of each environment, "
-            f"at the rollout that ends nearest to {' and '.join(f'{m:,}' for m in marks)} env steps. Each keeps "
-            "its own initial weights of the heads (SB3: orthogonal, policy times 0.01; RLlib: torch's defaults) "
-            "and its own way to normalise advantages (SB3 per minibatch, RLlib over the batch); hidden layers start "
-            "orthogonal in both. *Torch's initial weights*: the suite without that, as RLlib would start."
+            "SB3 runs through `benchmarks/peers/sb3_script.py`. Score: mean return of the deterministic policy over "
+            f"{EPISODES} episodes on held-out starts, at the rollout that ends nearest to "
+            f"{' and '.join(f'{m:,}' for m in marks)} env steps. Hidden layers start orthogonal in both. Each keeps "
+            "its own initial weights of the heads (SB3: orthogonal, policy times 0.01; RLlib: torch's defaults) and "
+            "normalises advantages its own way (SB3 per minibatch, RLlib over the batch). *Torch's initial weights*: "
+            "the suite with hidden layers that start as RLlib's do by default."
         ),
         verdict=_verdict(scores, marks),
-        tables=(
-            _tests("Score", scores, marks),
-            _tests("Training return up to there", training, marks),
-            *(_each_seed(scores, i, mark) for i, mark in enumerate(marks)),
-        ),
+        tables=(_tests("Score", scores, marks), _tests("Training return up to there", training, marks)),
         packages=("stable-baselines3", "scipy"),
     )
 
@@ -199,17 +195,9 @@ def _tests(what: str, scores: Mapping[str, list[Scores]], marks: Sequence[int]) 
         f"{what}, and tests against SB3",
         ("", "mean (median, min-max)", "difference of means [95%]", "p, permutation", "p, Mann-Whitney"),
         tuple(rows),
-        "Over seeds. Interval: percentile bootstrap, 10,000 resamples. Both tests two-sided, by dealing the seeds to "
-        "the sides at random: of the difference of means, and of Mann and Whitney's rank sum with mid-ranks for ties.",
+        "Over seeds. Interval: percentile bootstrap, 10,000 resamples. Tests: two-sided permutation tests, of the "
+        "difference of means and of Mann and Whitney's rank sum.",
     )
-
-
-def _each_seed(scores: Mapping[str, list[Scores]], index: int, mark: int) -> Table:
-    rows = tuple(
-        (str(seed), *(f"{found[index][seed]:.0f}" for found in scores.values()))
-        for seed in range(len(scores["SB3"][index]))
-    )
-    return Table(f"Score of each seed at {mark:,} env steps", ("seed", *scores), rows)
 
 
 def _verdict(scores: Mapping[str, list[Scores]], marks: Sequence[int]) -> str:

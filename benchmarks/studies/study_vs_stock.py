@@ -107,16 +107,14 @@ def _compared(size: Size) -> str:
     return (
         f"Whole processes, wall-clock from start to exit: {len(size.lrs)} learning rates x batch {BATCH} x "
         f"{len(size.seeds)} seeds = {size.trials} PPO trials of {size.budget:,} env steps on CartPole-v1, "
-        "16 environments, nets of [64, 64], minibatch 256, 6 epochs. The suite is `python experiments/run.py`. "
-        "Stock is `benchmarks/peers/stock_script.py`: `PPOConfig`, `tune.Tuner` with `grid_search` over learning rate, "
-        "batch and seed, `MLflowLoggerCallback` to SQLite, a checkpoint at the end, "
-        "and otherwise the libraries' defaults.\n\n"
-        "All stock peers evaluate as often as the suite (every 2 iterations, 20 episodes, greedy); the suite alone "
-        "adds a final evaluation of 100 episodes. *Same layout*: samples in the trial's own process with Gymnasium's "
-        "vector entry point, as the suite does: what a user who knows RLlib well would set. *No MLflow*: the same "
-        "script without Tune's MLflow callback, which holds up Tune's loop with a transaction for each of about "
-        "290 values of an iteration; the suite keeps its own tracking on. *Runner actors*: RLlib's default layout, "
-        "2 runners where a trial's 3 CPUs exist, else 1 (with 2 CPUs RLlib's default never starts), without MLflow."
+        "16 environments, nets of [64, 64], minibatch 256, 6 epochs. Stock is `benchmarks/peers/stock_script.py`: "
+        "`PPOConfig`, `tune.Tuner` with `grid_search`, `MLflowLoggerCallback` to SQLite, a checkpoint at the end, and "
+        "otherwise the libraries' defaults. All evaluate every 2 iterations, 20 episodes, greedy; the suite alone adds "
+        "100 episodes at the end.\n\n"
+        "*Same layout*: samples in the trial's own process with Gymnasium's vector entry point, as the suite does. *No "
+        "MLflow*: without Tune's MLflow callback, which holds up Tune's loop with a transaction for each of about 290 "
+        "values of an iteration; the suite keeps its own tracking on. *Runner actors*: RLlib's default layout, 2 "
+        "runners where a trial's 3 CPUs exist, else 1, without MLflow."
     )
 
 
@@ -204,8 +202,7 @@ def _main_table(found: dict[str, list[Done]], size: Size) -> Table:
         ("", "turns", "wall-clock s", "suite / this", "CPU s", "suite / this, CPU", "env steps"),
         tuple(rows),
         f"Median (minimum-maximum), {size.repeats} turns taken in rotation; the two slowest had one. "
-        "A ratio's range is that of the turns. CPU seconds are those of all processes, sampled every 0.5 s: "
-        "they hold better than wall-clock where others use the machine.",
+        "CPU seconds are of all processes, sampled every 0.5 s: they hold better where others use the machine.",
     )
 
 

@@ -309,7 +309,7 @@ def test_a_hold_out_needs_four_counts() -> None:
         held(study(law(0.1, 0.0), (1, 2, 4)))
 
 
-# --- calibration: docs/benchmarks has the coverage by case, with more studies ---
+# --- calibration: docs/benchmarks has the coverage on more curves, with more studies ---
 
 
 CURVES = [
