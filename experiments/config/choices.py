@@ -225,7 +225,7 @@ def _check_name(file: Path, group: str, settings: Mapping[str, Any]) -> None:
         return
     where = settings.get("study") if group == "study" else settings
     name = where.get("name") if isinstance(where, dict) else None
-    inherits = any(entry not in ("base", "_self_") for entry in _texts(settings.get("defaults"))) and group != "study"
+    inherits = any(entry != "_self_" for entry in _texts(settings.get("defaults"))) and group != "study"
     if (name is None and not inherits) or name == file.stem:
         return
     key = "study.name" if group == "study" else "name"
@@ -237,7 +237,7 @@ def _check_name(file: Path, group: str, settings: Mapping[str, Any]) -> None:
 
 def _example(group: str) -> Path:
     """A file of conf/ that shows what those of its group look like."""
-    return next(file for file in sorted((CONF / group).glob("*.yaml")) if file.stem != "base")
+    return min((CONF / group).glob("*.yaml"))
 
 
 def _keys(value: Any) -> Iterator[Any]:

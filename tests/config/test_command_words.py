@@ -37,9 +37,7 @@ def test_several_studies_are_all_combinations_in_the_words_that_were_typed() -> 
         for algorithm in ("ppo", "dqn")
         for seeds in ("[0]", "[0,1]")
     ]
-    assert jobs(["algorithm=glob(*)"], None) == [
-        [f"algorithm={name}"] for name in files_of("algorithm") if name != "base"
-    ]
+    assert jobs(["algorithm=glob(*)"], None) == [[f"algorithm={name}"] for name in files_of("algorithm")]
     assert jobs(["repeats=range(1,3)"], None) == [["repeats=1"], ["repeats=2"]]
 
 

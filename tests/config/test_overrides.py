@@ -424,7 +424,7 @@ def choices_of(file: Path) -> tuple[str, ...]:
     if group == "tuned":
         algorithm, _, env = file.stem.partition("-")
         return (f"algorithm={algorithm}", f"env={env}")
-    if file.parent == CONF or file.stem == "base":
+    if file.parent == CONF:
         return ()
     if group == "algorithm":
         pairs = [(f"algorithm={file.stem}", f"env={env}") for env in ("cartpole", "pendulum")]
