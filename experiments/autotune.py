@@ -56,12 +56,13 @@ def tuned(
     settings: Annotated[Sequence[str], NotAWord] = (),
 ) -> int:
     """Finds the runner, environment and vectorisation setting with the highest throughput on this machine or cluster,
-    and writes it as a hardware profile, conf/hardware/NAME.yaml, which composes like any other: hardware=NAME.
+    and writes it as a hardware profile, OUTPUT_DIR/conf/hardware/NAME.yaml, which composes like any other:
+    `--config-dir OUTPUT_DIR/conf hardware=NAME`.
 
     It starts from what hardware=auto chooses and tries one step at a time. A challenger and the fastest so far are
     measured in turns, until one of them is the faster (losers are stopped early). At the end the winner and the start
     are built anew and measured in turns once more: only if the winner is faster there as well, is it written.
-    Otherwise the profile holds the start's settings, and says that nothing better was found.
+    Otherwise it says that nothing better was found, and writes none.
 
     All other words are settings, as `run` takes them: `algorithm=`, `env=`; `hardware=` the profile to start from,
     default auto, where `hardware.address=auto` tunes for a Ray cluster; `output_dir=`, where the record of all rounds
@@ -84,7 +85,8 @@ COMMAND = Command(
     "autotune",
     tuned,
     ("algorithm=ppo env=cartpole minutes=3",),
-    "0 a profile was written. 2 refused: nothing was started. 129 SIGHUP, 130 SIGINT, 143 SIGTERM: no profile.",
+    "0 tuned; a profile was written if something faster was found. 2 refused: nothing was started. 129 SIGHUP, "
+    "130 SIGINT, 143 SIGTERM: no profile.",
     (ConfigurationError,),
     "interrupted by SIGINT: no profile was written",
 )
@@ -150,9 +152,10 @@ def autotune(asked: Order) -> int:
         composed_here = composer(hydra.compose("config", overrides=overrides), overrides)({})
     suite = parse(composed_here)
     name = asked.name or f"tuned-{suite.algorithm['name']}-{suite.env.name}"
-    path = profile_path(name, own)
     output_dir = absolute(suite.output_dir)
     check_writable(output_dir)
+    folder = own or output_dir / "conf"
+    path = profile_path(name, folder)
 
     import ray  # now that the command line is known to be good: it takes seconds
 
@@ -181,16 +184,20 @@ def autotune(asked: Order) -> int:
         outcome = tuner.run()
     finally:
         ray.shutdown()
-    num_cpus, algorithm = tuner.num_cpus_needed(outcome.chosen), suite.algorithm["name"]
-    path.parent.mkdir(exist_ok=True)
-    modules = [word for word in given if word.startswith("modules=")]
-    path.write_text(profile(name, outcome, cluster, algorithm, suite.env, suite.hardware.name, num_cpus, own, modules))
+    profile_line = f"none was written: hardware={suite.hardware.name} is as fast"
+    if outcome.is_faster:
+        num_cpus, algorithm = tuner.num_cpus_needed(outcome.winner), suite.algorithm["name"]
+        modules = [word for word in given if word.startswith("modules=")]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        of_machine = (suite.hardware.name, num_cpus)
+        path.write_text(profile(name, outcome, cluster, algorithm, suite.env, *of_machine, folder, own, modules))
+        profile_line = f"{path}: {command_with(name, folder)}"
     record = output_dir / "autotune" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     record.parent.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(asdict(outcome), indent=1))
     for line in outcome.lines():
         progress.say(console, line)
-    progress.say(console, labelled("profile", f"{path}: {command_with(name, own)}"))
+    progress.say(console, labelled("profile", profile_line))
     progress.say(console, labelled("record", record))
     return 0
 

@@ -55,15 +55,15 @@ class TuningOutcome:
     seconds: float = 0.0
 
     @property
-    def chosen(self) -> Setting:
-        """The setting that the profile holds: the winner if it is confirmed, else the start."""
-        return self.winner if self.confirmation is not None and self.confirmation.low > 1 else self.start
+    def is_faster(self) -> bool:
+        """Whether the winner is confirmed, so that there is something to write."""
+        return self.confirmation is not None and self.confirmation.low > 1
 
     def lines(self) -> list[str]:
         """For the terminal."""
         tried = f"{len(self.tried)} settings were tried in {self.seconds:.0f} s"
         found = [labelled("start", f"{self.start}: {self.start_speed:,.0f} env steps/s")]
-        if self.chosen != self.start:
+        if self.is_faster:
             found.append(
                 labelled(
                     "fastest", f"{self.winner}: {self.confirmation} the start ({self._rounds()}, 95% interval); {tried}"
@@ -86,32 +86,31 @@ class TuningOutcome:
         return f"{self.confirmation.num_rounds} rounds" if self.confirmation else ""
 
 
-def profile_path(name: str, own: Path | None = None) -> Path:
+def profile_path(name: str, folder: Path) -> Path:
     """Where a profile goes; its folder need not be there yet.
 
     Args:
         name: Of the profile.
-        own: A person's own folder of configuration files; None: conf/.
+        folder: With configuration files as in conf/.
 
     Raises:
         ConfigurationError: A profile of that name is there, and autotune has not written it, or it would be read in
             place of the new one.
     """
-    path = (own or CONF) / "hardware" / f"{name}.yaml"
+    path = folder / "hardware" / f"{name}.yaml"
     if path.exists() and not path.read_text().startswith(MARK):
         raise ConfigurationError(f"name={name}: {path} is there, and was not written by autotune. Choose another name.")
-    if own is not None and (CONF / "hardware" / path.name).exists():
+    if (CONF / "hardware" / path.name).exists() and folder.resolve() != CONF.resolve():
         raise ConfigurationError(f"name={name}: conf/hardware has a profile of that name. Choose another name.")
-    if not os.access(path.parent if path.parent.exists() else path.parent.parent, os.W_OK):
+    there = next(parent for parent in path.parents if parent.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
         raise ConfigurationError(f"{path.parent} cannot be written. Name another folder: --config-dir /path.")
     return path
 
 
-def command_with(name: str, own: Path | None = None) -> str:
+def command_with(name: str, folder: Path) -> str:
     """The command that runs a study with a profile; its arguments are those of `profile_path`."""
-    return shlex.join(
-        ["python", "experiments/run.py", *([CONFIG_DIR, str(own)] if own is not None else []), f"hardware={name}"]
-    )
+    return shlex.join(["python", "experiments/run.py", CONFIG_DIR, str(folder), f"hardware={name}"])
 
 
 def profile(
@@ -122,23 +121,36 @@ def profile(
     env: EnvSettings,
     hardware: str,
     num_cpus: int | None,
+    folder: Path,
     own: Path | None = None,
     modules: Sequence[str] = (),
 ) -> str:
-    """A hardware profile, as conf/hardware holds it; `modules` are the words that name a person's own
-    on the command line.
+    """A hardware profile, as conf/hardware holds it, of a confirmed winner.
+
+    Args:
+        name: Of the profile.
+        outcome: Of the tuning.
+        cluster: That it was tuned on.
+        algorithm: That it was tuned for.
+        env: Likewise.
+        hardware: The profile that it started from.
+        num_cpus: Logical CPUs that it needs, if they are more than there are.
+        folder: That it goes to, as `profile_path` has it.
+        own: A person's own folder of configuration files, if the environment's may be there.
+        modules: The words that name a person's own on the command line.
     """
-    chosen = outcome.chosen
-    if chosen != outcome.start and outcome.confirmation is not None:
-        found = f"{outcome.confirmation} hardware={hardware} ({outcome.confirmation.num_rounds} rounds, 95% interval)"
-    else:
-        found = f"nothing faster than hardware={hardware} was found"
+    chosen, confirmed = outcome.winner, outcome.confirmation
+    assert confirmed is not None
+    found = f"{confirmed} hardware={hardware} ({confirmed.num_rounds} rounds, 95% interval)"
     lines = [
         f"{MARK} on {datetime.now(UTC):%Y-%m-%d}, host {socket.gethostname()}: {cluster}.",
         f"# For {algorithm} on {env.name}, a trial at a time: {found}.",
         f"# {len(outcome.tried)} settings were tried in {outcome.seconds:.0f} s.",
         " ".join(
-            [f"#   {command_with(name, own)} algorithm={algorithm} {env_choice(env, own)}", *map(shlex.quote, modules)]
+            [
+                f"#   {command_with(name, folder)} algorithm={algorithm} {env_choice(env, own)}",
+                *map(shlex.quote, modules),
+            ]
         ),
         f"defaults: [{hardware}]",
         f"name: {name}",
