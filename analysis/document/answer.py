@@ -282,9 +282,9 @@ def _crashes(config: str, row: pd.Series) -> str:
 
 _MINUTES = "minutes_to_target"
 _OBJECTIVE = {
-    "minutes_to_target": "target in {}, of training and its start",
-    "cost_to_target": "target for {}, of training and its start",
-    "score_in_minutes": "score {} in the minutes given, of training and its start",
+    "minutes_to_target": "target in {}, starting included",
+    "cost_to_target": "target for {}, starting included",
+    "score_in_minutes": "score {} in the minutes given, starting included",
 }
 """What a configuration comes to by an objective; evaluations and reports are left out of all of them."""
 

@@ -30,9 +30,9 @@ def of_layouts(product: Product, chosen: str) -> str:
     if fastest["config"] != chosen:
         times = float(fastest["env_steps"] / mine["env_steps"])
         why = f", since it needs {times:.2g} times the env steps" if times >= MORE_STEPS else _start(fastest)
-        told.append(f"{_time(fastest)} with the fastest sampler, {fastest[LAYOUT]}{why}")
+        told.append(f"{_time(fastest)} with {fastest[LAYOUT]}, which samples fastest{why}")
     told = told or [f"{_time(row)} with {row[LAYOUT]}{_start(row)}" for _, row in others.head(2).iterrows()]
-    return f"In other layouts (runners x environments of each) it is predicted to take {listed(told)}."
+    return f"Other layouts (runners x environments of each) are predicted to take {listed(told)}."
 
 
 def sentences(product: Product) -> list[str]:
@@ -73,7 +73,7 @@ def _checks(checked: pd.DataFrame) -> list[str]:
 def _start(row: pd.Series) -> str:
     """That most of the time is the start, a clause."""
     seconds = 60 * float(row["minutes"])
-    return f", {row['start_s']:.2g} s of which are the start of its runners" if 2 * row["start_s"] > seconds else ""
+    return f", {row['start_s']:.2g} s of them to start its runners" if 2 * row["start_s"] > seconds else ""
 
 
 def _time(row: pd.Series) -> str:

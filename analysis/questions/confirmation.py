@@ -10,7 +10,7 @@ from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, Claim, Evidence
 from analysis.questions.convergence import by_seed
 from analysis.questions.decision import Decision, decision_of, summary_of
 from analysis.questions.labels import interval_of
-from analysis.stats.interval import CONFIDENCE, Interval, difference_of_intervals
+from analysis.stats.interval import CONFIDENCE, Interval, antilog, difference_of_intervals
 from analysis.stats.moderated import paired_differences
 
 LEADERS, RUNNER_UP, BASE = "leaders", "runner_up", "base"
@@ -93,7 +93,7 @@ def _difference(values: pd.DataFrame, claim: Claim, other: str, comparisons: int
     pair = values.loc[[claim.config, other]].to_numpy(float)
     relative = claim.measure in SPEEDS
     _, _, found = paired_differences(np.log(pair) if relative else pair, 1 - (1 - CONFIDENCE) / comparisons)
-    ends = [float(np.exp(end[0]) if relative else end[0]) for end in (found.estimate, found.low, found.high)]
+    ends = [float(antilog(end[0]) if relative else end[0]) for end in (found.estimate, found.low, found.high)]
     return Interval(*ends)
 
 

@@ -17,7 +17,7 @@ from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, conclusive, counted
 from analysis.evidence import replicates as replicates
 from analysis.stats.aggregates import optimality_gap
 from analysis.stats.comparisons import holm, p_values, probability_of_improvement
-from analysis.stats.interval import Array, Interval
+from analysis.stats.interval import Array, Interval, antilog
 from analysis.stats.moderated import UNBOUNDED, moderated_intervals, neighbour_weights, paired_differences
 from analysis.stats.shares import share_interval
 from analysis.stats.tolerance import median_interval
@@ -71,7 +71,7 @@ def speed_ratio(speeds: pd.DataFrame, config: str, other: str) -> tuple[Interval
     if not len(logs):
         return Interval(np.nan, np.nan, np.nan), 0
     found = moderated_intervals(logs[None, :])
-    return Interval(*(float(np.exp(end[0])) for end in (found.estimate, found.low, found.high))), len(logs)
+    return Interval(*(float(antilog(end[0])) for end in (found.estimate, found.low, found.high))), len(logs)
 
 
 def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
@@ -115,7 +115,7 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
             at_bound = measure == "score" and np.isin(found.estimate, bounds)
             for name, ends in found.columns(measure).items():
                 shown = np.where(at_bound & (name != measure), np.nan, ends)
-                columns[name][table.index.get_indexer(matrix.index)] = np.exp(shown) if logarithmic else shown
+                columns[name][table.index.get_indexer(matrix.index)] = antilog(shown) if logarithmic else shown
     table = table.assign(**columns)
     scores = grouped["score"]
     medians = {config: median_interval(of.dropna().to_numpy())[0] for config, of in scores if of.notna().any()}

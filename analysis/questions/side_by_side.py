@@ -17,6 +17,7 @@ from analysis.evidence import SPEEDS, conclusive, is_measured
 from analysis.questions.convergence import by_seed
 from analysis.questions.machines import trials_by_kind
 from analysis.stats.comparisons import holm, p_values, unpaired
+from analysis.stats.interval import antilog
 from analysis.stats.moderated import Estimates, moderated_intervals, paired_differences
 
 MEASURES = ("score", "env_steps_to_target", "env_steps_per_s")
@@ -286,7 +287,7 @@ def compare(a: Side, b: Side, pairs: Sequence[tuple[str, str]], measure: str) ->
         found = _at(differences, np.flatnonzero((first == i) & (second == j))) if paired else unpaired(means, i, j)
         columns = found.columns("difference")
         if measure in SPEEDS:
-            columns = {name: np.exp(value) for name, value in columns.items()}
+            columns = {name: antilog(value) for name, value in columns.items()}
         # no spread anywhere is no certainty
         p = float(p_values(found)[0]) if found.se[0] > 0 or found.estimate[0] == 0 else np.nan
         counts = {

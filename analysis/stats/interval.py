@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,14 @@ class Interval:
     def columns(self, name: str) -> dict[str, float]:
         """As a frame has them: `name`, `name_low`, `name_high`."""
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
+
+
+def antilog(values: npt.ArrayLike) -> Any:
+    """Exponential of the values. The end of an interval from two unlike seeds may be beyond the largest number: it is
+    infinite then, and no warning.
+    """
+    with np.errstate(over="ignore"):
+        return np.exp(values)
 
 
 def mean_interval(values: npt.ArrayLike) -> Interval:
@@ -84,4 +93,4 @@ def difference_of_intervals(
         below_b, above_b = (width * math.sqrt(num_first / max(1, num_second)) for width in (below_a, above_a))
     estimate = a[0] - b[0]
     ends = (estimate, estimate - math.hypot(below_a, above_b), estimate + math.hypot(above_a, below_b))
-    return Interval(*(float(np.exp(end) if relative else end) for end in ends))
+    return Interval(*(float(antilog(end) if relative else end) for end in ends))

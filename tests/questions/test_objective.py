@@ -51,7 +51,7 @@ def test_minutes_count_the_start_and_no_evaluation() -> None:
 def test_it_is_told_and_a_column_where_it_decides_and_nowhere_else() -> None:
     by_clock, by_score = (Evidence(runs(objective)) for objective in ("minutes_to_target", "score"))
     (answer,) = answers(by_clock)
-    told = "Use `soon`: target in 6.5 s [6.3, 6.7], of training and its start, by 4 seeds."
+    told = "Use `soon`: target in 6.5 s [6.3, 6.7], starting included, by 4 seeds."
     assert answer.headline == f"{told} The 2 others take significantly longer."
     columns = [c.header for c in outcome_table(closing_table(by_clock), True, 300).columns]
     assert "time to target" in columns

@@ -94,9 +94,9 @@ def test_the_answer_says_what_the_other_layouts_take_and_why_the_fastest_sampler
     (answer,) = answers(evidence)
     assert answer.headline.startswith(f"Use `{BEST}`: target in 3")
     simplest, fastest = answer.layouts.split(" and ")
-    assert simplest.startswith("In other layouts (runners x environments of each) it is predicted to take 1.")
+    assert simplest.startswith("Other layouts (runners x environments of each) are predicted to take 1.")
     assert simplest.endswith("] with 0 x 16")
-    assert "with the fastest sampler, 8 x 16, since it needs 2" in fastest
+    assert "with 8 x 16, which samples fastest, since it needs 2" in fastest
     assert fastest.endswith("times the env steps.")
     assert answer.layouts in answer.lines()
     assert {shown.config for shown in seeds_to_show(evidence)} == {answer.decision.chosen}
