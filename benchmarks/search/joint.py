@@ -48,7 +48,7 @@ TASKS = {
             "env.target=475",
             "budget_env_steps=60000",
         ),
-        12,
+        6,
     ),
 }
 RUNNERS_OF, ENVS_OF = (0, 1, 2), (4, 16)
