@@ -42,6 +42,7 @@ from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
 from conf import CONFIG_DIR
 from experiments.contract.extensions import ExtensionError, take_own
+from experiments.contract.report_file import report_file
 from experiments.contract.sqlite_address import sqlite_path
 
 SEED = 0
@@ -162,17 +163,6 @@ def _shown(clips: Clips, several: bool) -> dict[str, Any]:
     }
 
 
-def default_path(experiment: str, study_run: str, output_dir: Path) -> Path:
-    """Where a study's report goes unless one says otherwise.
-
-    Args:
-        experiment: Of its trials.
-        study_run: The id of its run.
-        output_dir: Where its files are.
-    """
-    return output_dir / "reports" / f"{experiment.replace('/', '-')}-{study_run[:8]}.html"
-
-
 def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
     """Build a study's report, write its file, and its folder if need be, and attach it to the study's run.
 
@@ -222,7 +212,7 @@ def reported(
             raise AnalysisError(f"{alone}= is for the report of one study: side by side, each keeps its own.")
         return _side_by_side(studies, words_of(tracking_uri or ""), out)
     found = _concluded_by(load_study(study, tracking_uri), given)
-    path = default_path(found.experiment, found.run_id, _output_dir(found.tracking_uri)) if out is None else Path(out)
+    path = report_file(found.experiment, found.run_id, _output_dir(found.tracking_uri)) if out is None else Path(out)
     report, problem = publish(found, path)
     for answer, step in zip(report.answers, report.steps, strict=True):
         print("\n".join([*answer.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))

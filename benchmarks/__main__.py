@@ -22,6 +22,7 @@ MODULES = {
     "reuse": "studies.reuse",
     "study_fast": "studies.study_fast",
     "throughput": "studies.throughput",
+    "times": "studies.times",
     "search": "search.replay",
     "loading": "analysis.loading",
     "report": "analysis.report_time",
@@ -35,7 +36,7 @@ MODULES = {
     "learning": "learning.scores",
 }
 """Name of a benchmark, and of its page, to its module."""
-LONG = ("calibration", "joint", "learning", "scale")
+LONG = ("calibration", "joint", "learning", "scale", "times")
 """Those that take days, or more than half an hour: run where they are named alone."""
 
 

@@ -184,7 +184,7 @@ def _holdings(
     asked: Asked, archive: "StudyArchive | None", study: "StoredRun | None", folder: Path | None
 ) -> "Holdings":
     """Where a study has what it has."""
-    from analysis.report import default_path
+    from experiments.contract.report_file import report_file
     from experiments.study.removal import Holdings, holdings
 
     if archive is None or study is None:
@@ -193,7 +193,7 @@ def _holdings(
         folder,
         archive.stored(study),
         archive,
-        default_path(study.name, study.run_id, asked.place.output_dir),
+        report_file(study.name, study.run_id, asked.place.output_dir),
     )
 
 

@@ -254,7 +254,7 @@ class Session:
         if self.request.quiet:
             return
         self.console.print(terminal.plan_table(plan))
-        self.say(terminal.time_line(plan, lookup.past_speed(self.place)))
+        self.say(terminal.time_line(plan, lookup.earlier(self.place)))
         for line in terminal.extension_lines(plan, lookup.past_metrics(self.place)):
             self.say(line)
 
@@ -342,13 +342,14 @@ def _report(outcome: "StudyOutcome", place: Place, own: Path | None) -> str:
     """Write the study's report, attach it to its run, and say where it is, or why there is none."""
     from analysis import AnalysisError
     from analysis.load import load_study
-    from analysis.report import default_path, publish
+    from analysis.report import publish
+    from experiments.contract.report_file import report_file
 
     if not outcome.study_run or outcome.undelivered:
         return labelled("report", "none: MLflow does not have the whole study")
     try:
         study = load_study(outcome.study_run, place.store_uri)
-        path = default_path(study.experiment, study.run_id, place.output_dir)
+        path = report_file(study.experiment, study.run_id, place.output_dir)
         _, problem = publish(study, path)
     except AnalysisError as error:
         return labelled("report", f"none: {error}")

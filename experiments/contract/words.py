@@ -44,10 +44,19 @@ def duration(seconds: float) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """A rough range of seconds, the unit once where both ends have it: `20 to 90 s`, `50 s to 4 min`, `3 to 13 h`."""
+    """A rough range of seconds, the unit once where both ends have it: `20 to 90 s`, `50 s to 4 min`, `3 to 13 h`; one
+    number where they are the same.
+    """
     ends = [_rough(seconds) for seconds in (low, high)]
     (first, unit), (last, of_last) = ends
+    if ends[0] == ends[1]:
+        return f"{last} {of_last}"
     return f"{first} to {last} {unit}" if unit == of_last else f"{first} {unit} to {last} {of_last}"
+
+
+def rough(seconds: float) -> str:
+    """`50 s`, `4 min`, `1.7 h`."""
+    return " ".join(_rough(seconds))
 
 
 def _rough(seconds: float) -> tuple[str, str]:

@@ -1,16 +1,19 @@
-"""How long a study takes where nothing of its kind has run: from the speed of its environment and networks here,
-and usual costs.
+"""How long a study takes: by earlier trials of its kind, and where none has run, from the speed of its environment and
+networks here and usual costs.
 """
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
+from experiments.planning import pace
 from experiments.planning.configuration import Configuration
+from experiments.planning.pace import Duration
 from experiments.planning.plan import Plan
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config
@@ -18,8 +21,6 @@ from experiments.rllib.made_environments import longest_episode
 from experiments.rllib.probe import NetworkSpeed, env_step_s, network_speed
 from experiments.rllib.process_state import packages_of
 
-WITHIN = 2.0
-"""Factor to either side of an estimate that is printed with it (docs/throughput.md, Before anything has run)."""
 LONG_EPISODE = 1000
 """Env steps of an evaluation's longest episode, where the registration allows more or says nothing."""
 
@@ -45,6 +46,10 @@ _MOST_TIMED = 4
 """Configurations of an algorithm on an environment that are estimated; the others take as long as these on average."""
 _GPU = 10.0
 """Times as fast as a core a GPU learns from a row: a guess, since none was measured."""
+_WITHIN_GPU = 4.0
+"""Factor to either side of an estimate that rests on it."""
+_WITHIN_MEASURED = 1.25
+"""Factor to either side of the time that measuring takes, most of which is set."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +93,16 @@ class TrialEstimate:
     @property
     def seconds(self) -> float:
         """Of the whole trial."""
-        layout = self.configuration.layout
-        processes = layout.num_env_runners + layout.num_learners
-        start = (_FIRST_TRIAL_S if packages_of(self._trial) else _TRIAL_S) + _PROCESS_S * max(
-            processes / self._cores, min(processes, 1)
-        )
+        start = (_FIRST_TRIAL_S if packages_of(self._trial) else _TRIAL_S) + self.start_s
         working = self.budget * self.env_step_s - self._unlearned * self._learn_s + self.evaluations_s + start
         return working * max(1.0, self.trials_at_once / self._num_cpus)
+
+    @property
+    def start_s(self) -> float:
+        """Until its runners and learners are there."""
+        layout = self.configuration.layout
+        processes = layout.num_env_runners + layout.num_learners
+        return _PROCESS_S * max(processes / self._cores, min(processes, 1))
 
     @property
     def budget(self) -> int:
@@ -184,61 +192,81 @@ class TrialEstimate:
         return build_algorithm_config(self._trial)
 
 
+Earlier = Callable[[str, str, float, Mapping[str, int]], Sequence[float]]
+"""Algorithm, env, the fewest env steps that count, and the layout, by parameters of a trial's run, to the seconds that
+an env step of each earlier trial of that kind took.
+"""
+
+
 @dataclass(frozen=True)
-class Duration:
-    """How long a study takes.
+class Expected:
+    """How long a study is expected to take.
 
     Attributes:
-        seconds: Seconds of the study, with all its trials.
+        duration: Of the study, with all its trials.
         estimated: Algorithm and environment of the trials that are estimated; empty: earlier trials of them all say it.
     """
 
-    seconds: float
-    estimated: tuple[str, ...]
-
-    @property
-    def low(self) -> float:
-        """Seconds that it hardly takes less than, where it is estimated."""
-        return self.seconds / WITHIN
-
-    @property
-    def high(self) -> float:
-        """Seconds that it hardly takes more than, likewise."""
-        return self.seconds * WITHIN
+    duration: Duration
+    estimated: tuple[str, ...] = ()
 
 
-PastSpeed = Callable[[str, str, float], float | None]
-"""Algorithm, env and the fewest env steps that count to the median env steps a second of earlier trials."""
-
-
-def study_duration(plan: Plan, past_speed: PastSpeed | None) -> Duration:
+def study_duration(plan: Plan, earlier: Earlier | None) -> Expected:
     """How long a study takes, by the speed of earlier trials, and by estimates where there are none.
 
     Args:
-        plan: The study, which trains to budgets.
-        past_speed: The speed of earlier trials; None if there is no store yet. Those of less than a quarter of this
+        plan: The study.
+        earlier: Says how long earlier trials took; None if there is no store yet. Those of less than a quarter of this
             study's env steps do not count: evaluations, and with replay the env steps before the first update, have
-            other shares of them.
+            other shares of them. Neither do any where more trials run side by side than the machine has cores.
     """
-    groups: dict[tuple[str, str], list[Configuration]] = {}
+    if plan.is_measured:
+        return _measuring(plan)
+    alike: dict[tuple[str, str], list[Configuration]] = defaultdict(list)
     for configuration in plan.configurations:
-        groups.setdefault((configuration.suite.algorithm["name"], configuration.suite.env.name), []).append(
-            configuration
-        )
-    seconds, env_steps, estimated = 0.0, 0, list[str]()
-    for (name, env), group in groups.items():
+        alike[configuration.suite.algorithm["name"], configuration.suite.env.name].append(configuration)
+    seconds = spread = env_steps = 0.0
+    estimated = []
+    for (name, env), group in alike.items():
         budgets = sum(c.suite.budget_env_steps for c in group)
-        speed = None if past_speed is None else past_speed(name, env, budgets / len(group) / 4)
-        if speed is None:
-            estimated.append(f"{name} on {env}")
-            drawn = random.Random(0).sample(group, min(len(group), _MOST_TIMED))
-            seconds += len(group) / len(drawn) * sum(TrialEstimate(c, plan.concurrency).seconds for c in drawn)
-        else:
-            seconds += budgets / speed
+        found = [(c, _by_earlier(c, plan, earlier, budgets / len(group) / 4)) for c in group]
+        unknown = [c for c, known in found if known is None]
+        drawn = random.Random(0).sample(unknown, min(len(unknown), _MOST_TIMED))
+        parts = [known for _, known in found if known is not None]
+        for configuration in drawn:
+            own = TrialEstimate(configuration, plan.concurrency)
+            within = _WITHIN_GPU if configuration.layout.num_gpus_per_learner else pace.WITHIN
+            parts.append(pace.estimated(own.seconds, within).over(len(unknown) / len(drawn)))
+        estimated += [f"{name} on {env}"] if unknown else []
+        seconds += sum(part.seconds for part in parts)
+        spread += sum(part.seconds * part.error for part in parts)
         env_steps += budgets
-    seconds *= plan.env_steps_in_all() / env_steps / min(plan.concurrency, plan.num_trials)
-    if estimated:
-        seconds += _START_S + _FIRST_TRIAL_S
+    share = plan.env_steps_in_all() / env_steps / min(plan.concurrency, plan.num_trials)
+    whole = Duration(seconds * share + _START_S + _FIRST_TRIAL_S, spread / seconds)
     if plan.suite.max_minutes is not None:
-        seconds = min(seconds, 60 * plan.suite.max_minutes)
-    return Duration(seconds, tuple(estimated))
+        whole = replace(whole, most=60 * plan.suite.max_minutes)
+    return Expected(whole, tuple(estimated))
+
+
+def _by_earlier(configuration: Configuration, plan: Plan, earlier: Earlier | None, least: float) -> Duration | None:
+    """What one trial takes by those that ran before; None where none did."""
+    if earlier is None or plan.concurrency > float(configuration.facts["num_cpus"]):
+        return None
+    layout = configuration.layout
+    like = {
+        "num_env_runners": layout.num_env_runners,
+        "num_envs_per_env_runner": layout.num_envs_per_env_runner,
+        "num_learners": layout.num_learners,
+    }
+    found = earlier(configuration.suite.algorithm["name"], configuration.suite.env.name, least, like)
+    return pace.of_earlier(found).over(configuration.suite.budget_env_steps) if found else None
+
+
+def _measuring(plan: Plan) -> Expected:
+    """Of a study that measures throughput, one trial at a time."""
+    how = plan.suite.measurement
+    assert how is not None
+    of_each = how.warmup_s + how.seconds + _TRIAL_S
+    starting = sum(TrialEstimate(c).start_s for c in plan.configurations) / len(plan.configurations)
+    seconds = plan.num_trials * (of_each + starting) + _START_S + _FIRST_TRIAL_S
+    return Expected(pace.estimated(seconds, _WITHIN_MEASURED).over(1))

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from experiments.config import extension
 from experiments.config.errors import first_line
-from experiments.contract.words import duration, labelled, mib, plural, span
+from experiments.contract.words import labelled, mib, plural, span
 from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
-from experiments.planning.estimate import PastSpeed, study_duration
+from experiments.planning.estimate import Earlier, study_duration
 from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.resolver import LEAST_REPORTS
 from experiments.planning.search_design import SearchDesign
@@ -264,22 +264,15 @@ def _checkpoints(plan: Plan) -> str:
     )
 
 
-def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
+def time_line(plan: Plan, earlier: Earlier | None) -> str:
     """How long a study will take, from what has run before; an estimate, where nothing of its kind has.
 
     Args:
         plan: The study.
-        past_speed: The speed of earlier trials; None if there is no store yet.
+        earlier: Says how long earlier trials took; None if there is no store yet.
     """
-    if (how := plan.suite.measurement) is not None:
-        runners = sum(c.layout.num_env_runners for c in plan.configurations) * len(plan.seeds) * plan.repeats
-        least = plan.num_trials * (how.warmup_s + how.seconds)
-        return labelled(
-            "time",
-            f"at least {duration(least)} of measuring, and the start of {runners} runner processes, a few seconds each",
-        )
     try:
-        found = study_duration(plan, past_speed)
+        found = study_duration(plan, earlier)
     except Exception as error:  # noqa: BLE001
         # an environment raises what it likes, and an estimate is no reason to end
         return labelled(
@@ -287,16 +280,17 @@ def time_line(plan: Plan, past_speed: PastSpeed | None) -> str:
             "unknown: its environment or its networks could not be timed here "
             f"({type(error).__name__}: {first_line(error)})",
         )
-    warning = _of_hours(plan) if found.seconds >= HOURS else ""
-    about = "at most about" if plan.suite.stop_at_target else "about"
+    takes = found.duration
+    if plan.is_measured:
+        return labelled("time", f"{takes}, to measure and to start runners, one trial at a time")
+    warning = _of_hours(plan) if takes.seconds >= HOURS else ""
+    about = takes.bound if plan.suite.stop_at_target or plan.search else f"{takes}"
     if not found.estimated:
-        return labelled(
-            "time", f"{about} {duration(found.seconds)}, at the median speed of earlier trials in this store{warning}"
-        )
+        return labelled("time", f"{about}, by the speed of earlier trials in this store{warning}")
     return labelled(
         "time",
-        f"{about} {span(found.low, found.high)}: an estimate. "
-        "The environment and the networks were timed here for a moment, the rest is what it usually takes. "
+        f"{about}, an estimate for this machine. "
+        "The environment and the networks were timed for a moment, the rest is what it usually takes. "
         f"No trial of {' or '.join(found.estimated)} of about this length has run with this store yet{warning}",
     )
 
@@ -332,7 +326,7 @@ def faster_line(plan: Plan, other: Plan | None) -> str | None:
     if other is None or plan.is_measured or other.concurrency <= plan.concurrency:
         return None
     try:
-        own, faster = (study_duration(each, None) for each in (plan, other))
+        own, faster = (study_duration(each, None).duration for each in (plan, other))
     except Exception:  # noqa: BLE001  # as above
         return None
     if own.seconds < FASTER * faster.seconds:

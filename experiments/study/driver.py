@@ -10,12 +10,14 @@ from rich.console import Console
 
 from experiments.config.search_settings import Asha, Median
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag
+from experiments.contract.report_file import report_file
 from experiments.contract.words import labelled
 from experiments.planning.plan import Plan
 from experiments.planning.trials import StudyTrials
 from experiments.study.files.folder import StudyFolder
 from experiments.study.interruption import Interruption
 from experiments.study.last_trials import Preparation
+from experiments.study.live_page import LivePage
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
@@ -108,9 +110,11 @@ def run_study(
         How it went, over all executions; failed trials don't raise.
     """
     tracking = plan.suite.tracking
+    tell = functools.partial(say, console)
     connect = functools.partial(Store, place.store_uri, place.artifacts, place.timeout_s)
     trials = StudyTrials(plan)
     outcomes, progress, tune_ended = Outcomes(), Progress(plan, console), True
+    page: LivePage | None = None
     searcher: QueueSearcher | None = None
     with Interruption() as interruption:
         delivered = _finished_in_mlflow(connect, plan, folder) if resumed else frozenset()
@@ -126,7 +130,10 @@ def run_study(
                 warn = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
                 searcher = QueueSearcher(trials, plan.search, folder, warn)
             stopping = _early_stopping(plan)
-            stream = EventStream(folder, filter(None, (outcomes, progress, to_mlflow, stopping, searcher, preparation)))
+            if plan.suite.report is not None:
+                page = LivePage(plan, progress, functools.partial(_report_file, plan, place, writer), tell)
+            heard = (outcomes, progress, page, to_mlflow, stopping, searcher, preparation)
+            stream = EventStream(folder, filter(None, heard))
             if resumed:
                 _replay(trials, folder, stream, stopping)
             if tracking.tensorboard:
@@ -141,11 +148,11 @@ def run_study(
                     trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)
                 ]
                 if left and not interruption.signals:
-                    tune_ended = run_trials(
-                        trials, left, folder, stream, stopping, functools.partial(say, console), interruption
-                    )
+                    tune_ended = run_trials(trials, left, folder, stream, stopping, tell, interruption)
         finally:
             preparation.wait()
+            if page is not None:
+                page.end()
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)
             failed = any(o.status == FAILED for o in ended)
@@ -164,6 +171,12 @@ def run_study(
     return StudyOutcome(
         ended, found, interrupted_by, not tune_ended, folder.path, study_run, to, *left_over, limit, registered
     )
+
+
+def _report_file(plan: Plan, place: Place, writer: Writer) -> Path | None:
+    """Where the study's report will be; None until MLflow has its run."""
+    study_run = writer.run_ids.get(STUDY_KEY)
+    return report_file(plan.experiment, study_run, place.output_dir) if study_run else None
 
 
 def _replay(trials: StudyTrials, folder: StudyFolder, stream: EventStream, stopping: EarlyStopping | None) -> None:

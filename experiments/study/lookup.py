@@ -1,7 +1,7 @@
 """Earlier studies in a store: where their folders are, and how fast their trials were."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
@@ -68,11 +68,11 @@ def named_folder(resume: str) -> Path | None:
     return given if (given := Path(resume).expanduser().absolute()).is_dir() else None
 
 
-def past_speed(place: Place) -> Callable[[str, str, float], float | None] | None:
-    """Algorithm, env and the fewest env steps that count to the median env steps a second of earlier trials;
-    None without a store.
+def earlier(place: Place) -> Callable[[str, str, float, Mapping[str, int]], Sequence[float]] | None:
+    """Algorithm, env, the fewest env steps that count and the layout to the seconds an env step took of earlier trials
+    here (`planning.estimate.Earlier`); None without a store.
     """
-    return None if place.missing_database else _store(place).past_speed
+    return None if place.missing_database else _store(place).seconds_an_env_step
 
 
 def past_peaks(place: Place) -> Callable[[str, str], Mapping[str, float]] | None:

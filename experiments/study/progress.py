@@ -18,6 +18,7 @@ from rich.text import Text
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
 from experiments.contract.words import LABEL_WIDTH, duration, some
+from experiments.planning.pace import so_far
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
@@ -100,6 +101,16 @@ class Progress:
             sum(row.work - row.done for row in self._rows.values() if row.status in _ENDS)
         )
 
+    @property
+    def _done(self) -> int:
+        """Of the work."""
+        return sum(row.done for row in self._rows.values())
+
+    @property
+    def share(self) -> float:
+        """Of the work that is done."""
+        return min(1.0, self._done / max(1, self._total))
+
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """The newest of the trial's row."""
         row = self._row(trial)
@@ -147,11 +158,12 @@ class Progress:
         now = time.monotonic()
         if self._live is None and now - self._last_line >= LINE_EVERY_S:
             self._last_line = now
-            self._console.print(self._overall())
+            self._console.print(self.overall())
 
-    def _overall(self) -> str:
+    def overall(self) -> str:
+        """How far the study is, in one sentence."""
         counts = Counter(row.status for row in self._rows.values())
-        done, total = sum(row.done for row in self._rows.values()), self._total
+        done, total = self._done, self._total
         trials = self._plan.num_trials
         failed = "".join(f", {counts[status]} {status}" for status in (PRUNED, FAILED) if counts[status])
         return (
@@ -160,15 +172,17 @@ class Progress:
         )
 
     def _left(self, done: int, total: int) -> str:
-        if done >= total:
-            return ""
         new, likely = done - self._before, self._likely_total()
+        left = (total if likely is None else likely) - done
+        if left <= 0:
+            return ""
         if new < (total - self._before) / _KNOWN_FROM and likely is None:
             return ", time left not known yet"
-        rate = new / (unpaused_s() - self._start_unpaused)
+        seen = [row for row in self._rows.values() if row.done]
+        unseen = max(0.0, left - sum(row.work - row.done for row in seen if row.status not in _ENDS))
+        takes = so_far(unpaused_s() - self._start_unpaused, new, left, unseen, len(seen)).over(left)
         may_end_early = self._plan.search is not None or (likely is None and self._plan.suite.stop_at_target)
-        about = "at most" if may_end_early else "about"
-        return f", {about} {duration(max(0.0, (total if likely is None else likely) - done) / rate)} left"
+        return f", {takes.bound if may_end_early else takes} left"
 
     def _likely_total(self) -> float | None:
         """The work of all trials if those to come take as many env steps as those that ended; None where too few did,
@@ -198,12 +212,11 @@ class Progress:
                 _number(row.return_mean, ".1f"),
                 _number(row.env_steps_per_s, ",.0f"),
             )
-        done = sum(row.done for row in self._rows.values())
         hidden = len(self._rows) - MOST_ROWS
         more = [Text(f"and {hidden} more", style="dim")] if hidden > 0 else []
         bar = Table.grid()  # a bar alone in a group would not end its line
-        bar.add_row(ProgressBar(total=self._total, completed=done, width=60))
-        return Group(table, *more, bar, Text(self._overall()))
+        bar.add_row(ProgressBar(total=self._total, completed=self._done, width=60))
+        return Group(table, *more, bar, Text(self.overall()))
 
 
 def console(quiet: bool = False) -> Console:

@@ -303,14 +303,24 @@ class Store:
             return url2pathname(urlparse(self._client.get_run(run_id).info.artifact_uri).path)
         return ""
 
-    def past_speed(self, algorithm: str, env: str, least_env_steps: float) -> float | None:
-        """Median env steps per second of the finished trials of an algorithm on an env with at least
-        so many env steps; None without.
+    def seconds_an_env_step(
+        self, algorithm: str, env: str, least_env_steps: float, layout: Mapping[str, int]
+    ) -> list[float]:
+        """Wall-clock an env step of the finished trials of an algorithm on an env, of the 200 newest.
+
+        Args:
+            algorithm: Its name.
+            env: Its name.
+            least_env_steps: Those of fewer do not count.
+            layout: Parameter to value of those that do.
         """
-        found = [run.data.metrics for run in self._finished(algorithm, env)]
-        metrics = [m for m in found if m.get("progress/env_steps", 0) >= least_env_steps]
-        speeds = sorted(m["progress/env_steps"] / m["final/wall_s"] for m in metrics if m.get("final/wall_s"))
-        return speeds[len(speeds) // 2] if speeds else None
+        like = "".join(f" and params.{name} = '{value}'" for name, value in layout.items())
+        found = [run.data.metrics for run in self._finished(algorithm, env, like)]
+        return [
+            m["final/wall_s"] / m["progress/env_steps"]
+            for m in found
+            if m.get("final/wall_s") and m.get("progress/env_steps", 0) >= max(1, least_env_steps)
+        ]
 
     def past_metrics(self, algorithm: str, env: str, metric: str) -> list[dict[str, float]]:
         """The last metrics of the finished trials of an algorithm on an env that logged a metric, of the 200 newest."""

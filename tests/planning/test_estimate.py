@@ -5,7 +5,7 @@ and networks is given.
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from experiments.limits.cpus import Cpus
 from experiments.planning import estimate, facts
 from experiments.planning.estimate import TrialEstimate, study_duration
 from experiments.planning.machines import Cluster, Node
+from experiments.planning.pace import WITHIN
 from experiments.planning.plan import Plan, with_auto
 from experiments.planning.terminal import faster_line, summary, time_line
 from experiments.rllib import probe
@@ -74,7 +75,7 @@ def test_what_was_measured_is_estimated_within_a_factor_of_two(
                    *overrides,
                    cluster=Cluster((Node(8, 0),)))  # fmt: skip
     found = 1 / TrialEstimate(plan.configurations[0]).env_step_s
-    assert max(found / measured, measured / found) < estimate.WITHIN, found
+    assert max(found / measured, measured / found) < WITHIN, found
 
 
 def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
@@ -94,7 +95,7 @@ def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Calla
 def test_the_default_study_takes_as_long_as_it_did(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
     quiet(SMALL)
     found = study_duration(plan_of(), None)
-    assert found.low < 138.3 < found.high  # docs/benchmarks/study_fast.md
+    assert found.duration.low < 138.3 < found.duration.high  # docs/benchmarks/study_fast.md
     assert found.estimated == ("ppo on cartpole",)
 
 
@@ -149,19 +150,21 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(
     assert "an estimate" in time_line(plan, None)
     asked: list[tuple[str, str, float]] = []
 
-    def past(algorithm: str, env: str, least_env_steps: float) -> float | None:
+    def earlier(algorithm: str, env: str, least_env_steps: float, layout: Mapping[str, int]) -> list[float]:
         asked.append((algorithm, env, least_env_steps))
-        return 10_000.0 if algorithm != "dqn" else None
+        assert layout.keys() == {"num_env_runners", "num_envs_per_env_runner", "num_learners"}
+        return [1e-4] * 9 if algorithm != "dqn" else []
 
-    told = time_line(plan, past)
+    told = time_line(plan, earlier)
     assert "an estimate" in told
     assert "No trial of dqn on cartpole of about this length has run" in told
     assert asked == [(name, "cartpole", 125_000) for name in ("ppo", "dqn", "appo", "impala")]  # a quarter of 500,000
-    known = time_line(plan_of(), past)
-    # 2.7M env steps, two at once
-    assert known == "time        about 2 min 15 s, at the median speed of earlier trials in this store"
+    known = study_duration(plan_of(), earlier)
+    assert known.duration.seconds == pytest.approx(2_700_000 * 1e-4 / 2 + 14)  # two at once, and Ray's start
+    assert known.estimated == ()
+    assert time_line(plan_of(), earlier) == "time        about 2 to 4 min, by the speed of earlier trials in this store"
     early = plan_of("stop_at_target=true")
-    assert time_line(early, past).startswith("time        at most about 2 min 15 s")
+    assert time_line(early, earlier).startswith("time        at most about 4 min, by")
     assert "45 trials, at most 2,700,000 env steps" in summary(early)
 
 
@@ -169,9 +172,37 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(
 def test_a_study_of_hours_is_warned_of_with_what_makes_it_shorter(
     env_steps_s: float, hours: bool, plan_of: PlanOf
 ) -> None:
-    said = time_line(plan_of(), lambda *_: env_steps_s)  # 2.7M env steps, two at once
+    said = time_line(plan_of(), lambda *_: [1 / env_steps_s])  # 2.7M env steps, two at once
     assert ("These are hours" in said) is hours
     assert ("resume=" in said and said.endswith("max_minutes=60 or max_env_steps=675000")) is hours
+
+
+def test_more_trials_than_cores_are_not_like_those_that_ran_before(
+    plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]
+) -> None:
+    quiet(SMALL)  # two cores
+    plan = plan_of("hardware.num_cpus=64", cluster=Cluster((Node(64, 0),)))
+    found = study_duration(plan, lambda *_: [1e-4])
+    assert plan.concurrency > 2
+    assert found == study_duration(plan, None)
+
+
+def test_measuring_takes_what_is_set_and_the_starts(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
+    quiet(SMALL)
+    without, two = (
+        plan_of(
+            "study=runner_scaling",
+            f"study.space={{algorithm.env_runners.num_env_runners:[{runners}]}}",
+            cluster=Cluster((Node(4, 0),)),
+        )
+        for runners in (0, 2)
+    )
+    how = without.suite.measurement
+    assert how is not None
+    set_s, found = without.num_trials * (how.warmup_s + how.seconds), study_duration(without, None).duration
+    assert set_s < found.seconds < set_s + 0.5 * without.num_trials + 15
+    assert study_duration(two, None).duration.seconds == pytest.approx(found.seconds + two.num_trials * 5.0)
+    assert time_line(without, None).endswith("one trial at a time")
 
 
 def test_an_environment_that_fails_leaves_the_time_unknown(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +215,13 @@ def test_an_environment_that_fails_leaves_the_time_unknown(plan_of: PlanOf, monk
 
 @pytest.mark.parametrize(
     ("low", "high", "words"),
-    [(20, 80, "20 to 80 s"), (50, 240, "50 s to 4 min"), (5000, 40_000, "83 min to 11 h"), (6000, 9e4, "1.7 to 25 h")],
+    [
+        (20, 80, "20 to 80 s"),
+        (301, 310, "5 min"),
+        (50, 240, "50 s to 4 min"),
+        (5000, 40_000, "83 min to 11 h"),
+        (6000, 9e4, "1.7 to 25 h"),
+    ],
 )
 def test_a_range_is_rough(low: float, high: float, words: str) -> None:
     assert span(low, high) == words

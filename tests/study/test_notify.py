@@ -1,9 +1,6 @@
 """Messages on a study go to a sink, and to nobody unless the environment says so."""
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,42 +9,14 @@ from experiments.config.errors import ConfigurationError
 from experiments.contract import FAILED, FINISHED
 from experiments.study.notify import VARIABLE, Notifier, notifier
 from experiments.trial.events import Ended
+from tests.support.sink import Sink, listening
 from tests.support.suite import PlanOf
-
-
-class Sink(HTTPServer):
-    """Takes what is posted to it."""
-
-    def __init__(self) -> None:
-        self.taken: list[dict[str, str]] = []
-        self.status = 200
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(handler) -> None:  # noqa: N805
-                body = handler.rfile.read(int(handler.headers["Content-Length"]))
-                self.taken.append(json.loads(body))
-                handler.send_response(self.status)
-                handler.end_headers()
-
-            def log_message(handler, *_: object) -> None:  # noqa: N805
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def address(self) -> str:
-        return f"json://127.0.0.1:{self.server_port}/"
 
 
 @pytest.fixture
 def sink() -> Iterator[Sink]:
-    server = Sink()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening() as server:
+        yield server
 
 
 def telling(address: str) -> Notifier:

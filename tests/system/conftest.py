@@ -31,11 +31,11 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
-def run_to_the_end(out: Path, *words: str) -> str:
+def run_to_the_end(out: Path, *words: str, report: bool = False) -> str:
     """What a study says, by the command in the tests' own process."""
     if not ray.is_initialized():
         start_ray(HardwareSettings("test", num_cpus=4, num_gpus=0))
-    done = run_here("experiments/run.py", *words, f"output_dir={out}", "report=false", with_ray=True)
+    done = run_here("experiments/run.py", *words, f"output_dir={out}", f"report={report}", with_ray=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -1,15 +1,20 @@
 """The same command again, by `study.key`: after a kill, and when the study is finished."""
 
 import contextlib
+import html
+import json
+import re
 import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 
+from experiments.study.notify import VARIABLE
 from tests.support.commands import run_here
 from tests.support.driver import Driver
 from tests.support.outputs import SMALL, assert_same, contents, folder_of, is_halfway, left_in, standing
+from tests.support.sink import listening
 from tests.system.conftest import made_once, run_to_the_end
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -19,12 +24,17 @@ COMMAND = (*SMALL, "study.key=night")
 
 @pytest.fixture(scope="session")
 def given_twice(tmp_path_factory: pytest.TempPathFactory, no_ray_afterwards: None) -> Path:
-    """Output of a study whose driver was killed, and then started again by the same command."""
+    """Output of a study whose driver was killed, and then started again by the same command, told to a sink."""
 
     def make(folder: Path) -> None:
         out = folder / "out"
-        Driver(out, *COMMAND).until(lambda: is_halfway(out)).kill()
-        (folder / "printed").write_text(run_to_the_end(out, *COMMAND))
+        Driver(out, *COMMAND, report=True).until(lambda: is_halfway(out)).kill()
+        (page,) = (out / "reports").glob("*.html")
+        shutil.copy(page, folder / "page.html")
+        with listening() as sink, pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, sink.address)
+            (folder / "printed").write_text(run_to_the_end(out, *COMMAND, report=True))
+            (folder / "told.json").write_text(json.dumps(sink.taken))
 
     return made_once(tmp_path_factory, "given-twice", make)
 
@@ -42,6 +52,19 @@ def test_a_command_given_again_after_a_kill_ends_with_one_study_and_the_same_bit
     with contextlib.closing(sqlite3.connect(given_twice / "out" / "mlflow.db")) as connection:
         kinds = [kind for (kind,) in connection.execute("SELECT value FROM tags WHERE key = 'kind' ORDER BY value")]
     assert kinds == ["study", *["trial"] * 4]
+
+
+def test_nobody_has_to_watch_it(given_twice: Path) -> None:
+    page = (given_twice / "page.html").read_text()
+    assert 'http-equiv="refresh"' in page
+    assert "trials finished" in page
+    (report,) = (given_twice / "out" / "reports").glob("*.html")
+    answer = re.search(r'class="headline">(.+?)</p>', report.read_text())
+    assert answer is not None
+    (message,) = json.loads((given_twice / "told.json").read_text())
+    assert message["title"] == "smoke: ended"
+    assert "4 trials: 4 finished." in message["message"]
+    assert html.unescape(re.sub("<[^>]*>", "", answer[1]))[:40] in message["message"]
 
 
 @pytest.mark.parametrize("where", [(), ("hardware.address=127.0.0.1:1",)], ids=["here", "whose cluster is gone"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from experiments.rl_scaling import MODULES
+from experiments.rl_scaling import MODULES, commands
 from tests.support.commands import run_here
 from tests.support.suite import ROOT
 
@@ -20,7 +20,8 @@ def commands_of(page: str) -> list[str]:
     """Of its shell blocks; those of the installed program as those of its files."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     typed = [line.split("# ")[0].strip() for block in blocks for line in block.splitlines()]
-    files = {name: f"python {module.replace('.', '/')}.py" for name, (module, _) in MODULES.items()}
+    files = {name: f"python analysis/{name}.py" for name in commands()}  # extensions have theirs there
+    files |= {name: f"python {module.replace('.', '/')}.py" for name, (module, _) in MODULES.items()}
     return [re.sub(r"^rl-scaling (\w+)", lambda word: files[word[1]], command) for command in typed if command]
 
 

@@ -611,10 +611,14 @@ def test_what_earlier_trials_measured_is_found_by_algorithm_and_env(store: Store
         ("ppo", measured, "FAILED"),
     ):
         run = store.create_run("study", "run", 0, {Tag.KIND: "trial", Tag.ALGORITHM: algorithm, Tag.ENV: "cartpole"})
+        store.log_rows(run, writes.LogParams({"num_env_runners": 2}))
         store.log_rows(run, writes.LogReport({**metrics, "progress/env_steps": 500, "final/wall_s": 5.0}, 1, 0))
         store.finish(run, status, 1)
     (found,) = store.past_metrics("ppo", "cartpole", "final/gradient_square")
     assert found.items() >= measured.items()
     assert store.past_metrics("dqn", "cartpole", "final/gradient_square") == []
-    assert (store.past_speed("ppo", "cartpole", 500), store.past_speed("ppo", "acrobot", 500)) == (100.0, None)
-    assert store.past_speed("ppo", "cartpole", 501) is None
+    two, one = {"num_env_runners": 2}, {"num_env_runners": 1}
+    assert store.seconds_an_env_step("ppo", "cartpole", 500, two) == [0.01, 0.01]
+    assert store.seconds_an_env_step("ppo", "acrobot", 500, two) == []
+    assert store.seconds_an_env_step("ppo", "cartpole", 501, two) == []
+    assert store.seconds_an_env_step("ppo", "cartpole", 500, one) == []
