@@ -18,6 +18,7 @@ import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -32,6 +33,7 @@ WRITTEN = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "experiments/fast/README.md": "fast.md",
+    **{f"analysis/{path.name}": f"tutorials/{path.stem}.md" for path in ROOT.glob("analysis/*.ipynb")},
     **{
         f"science/{path.parent.name}/README.md": f"science/{path.parent.name}.md"
         for path in ROOT.glob("science/*/README.md")
@@ -46,7 +48,10 @@ _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?!\w+:|#)([^)#\s]+)(#[^)\
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that do not lie in docs/."""
     for file, page in WRITTEN.items():
-        files.append(File.generated(config, page, content=(ROOT / file).read_text()))
+        text, figures = executed(ROOT / file) if file.endswith(".ipynb") else ((ROOT / file).read_text(), {})
+        files.append(File.generated(config, page, content=text))
+        for name, figure in figures.items():
+            files.append(File.generated(config, posixpath.join(posixpath.dirname(page), name), content=figure))
         for picture in (*(ROOT / file).parent.glob("*.svg"), *(ROOT / file).parent.glob("*.png")):
             beside = posixpath.join(posixpath.dirname(file), picture.name)
             if file.startswith("science/"):
@@ -61,6 +66,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))
     return files
+
+
+def executed(notebook: Path) -> tuple[str, dict[str, bytes]]:
+    """A notebook with what it showed when it was run, as Markdown, and its figures by their place beside the page."""
+    resources = {"unique_key": notebook.stem, "output_files_dir": notebook.stem}
+    text, found = MarkdownExporter().from_filename(str(notebook), resources=resources)  # type: ignore[no-untyped-call]
+    return text, found["outputs"]
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
