@@ -154,6 +154,6 @@ def test_a_joint_search_measures_alone_learns_side_by_side_and_goes_on_after_a_k
     assert {tags["exploratory"] for tags in found.tags.values() if tags["phase"] != "confirm"} == {"true"}
     answer = resumed.stdout.split("answer      ")[1]
     assert "starting included, by 2 seeds" in answer
-    assert "In other layouts (runners x environments of each) it is predicted to take " in answer
+    assert "Other layouts (runners x environments of each) are predicted to take " in answer
     assert "refuse" not in resumed.stdout
     assert "none: " not in resumed.stdout
