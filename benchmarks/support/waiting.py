@@ -5,7 +5,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
-STEP_S = 2e-3
+STEP_S = 1e-3
 
 
 class Waiting(gym.Wrapper[Any, Any, Any, Any]):

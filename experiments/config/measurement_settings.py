@@ -19,10 +19,11 @@ class MeasurementSettings:
     """How the throughput of a trial is measured, in place of training to a budget.
 
     Attributes:
-        warmup_s: Seconds that are left out at the start, two training batches at least.
+        warmup_s: Seconds that are left out at the start, two training batches at least; one, if it takes longer than
+            `max_seconds`.
         seconds: Least seconds that count.
         max_seconds: Most seconds after the warm-up: a measurement that is not precise enough,
-            or was disturbed, goes on up to here.
+            or was disturbed, goes on up to here, and to the end of its second training batch.
         precision: The half-width of the throughput's 95% interval over blocks, relative to it,
             at which a measurement ends.
         block_s: Seconds of a block, of which each has a throughput; a training batch that takes longer is a block.

@@ -10,6 +10,7 @@ from experiments.trial.trainable import Trial
 from experiments.trial.usage.pauses import unpaused_s
 
 _LEAST_WARM_ITERATIONS = 2
+"""Training batches of a warm-up; one, if it takes longer."""
 
 
 class MeasuredTrial(Trial):
@@ -74,13 +75,16 @@ class MeasuredTrial(Trial):
             self._train_for(0.0)
             at = unpaused_s()
             learns = now.updates > 0  # algorithms with a replay buffer begin by filling it
-            if learns and now.iterations >= _LEAST_WARM_ITERATIONS and at - start >= settings.warmup_s:
+            if (
+                learns
+                and (now.iterations >= _LEAST_WARM_ITERATIONS or at > deadline)
+                and at - start >= settings.warmup_s
+            ):
                 break
             if at > deadline:
                 raise MeasurementError(
-                    f"no throughput in {at - start:.0f} s: {now.iterations} training batches and {now.updates} "
-                    "updates by then. Try a larger measurement.max_seconds, a smaller train_batch_size_per_learner, "
-                    "or fewer steps before learning starts"
+                    f"no update in {at - start:.0f} s and {now.env_steps:,} env steps. Try a larger "
+                    "measurement.max_seconds, or fewer steps before learning starts"
                 )
         self._training.use_of_time()
 

@@ -78,10 +78,7 @@ def test_dry_run_prints_the_plan_and_starts_nothing(suite_here: RunSuite, tmp_pa
     assert done.returncode == 0, done.stderr
     assert "45 trials, 2,700,000 env steps" in done.stdout
     assert re.search(r"lr=3e-3 b=2048 +[0-9a-f]{8}", done.stdout)
-    assert re.search(
-        r"time +about .*, an estimate for this machine\..*No trial of ppo on cartpole of about this length has run with this store yet",
-        done.stdout,
-    )
+    assert re.search(r"time +about .*, an estimate for this machine\..*No trial of ppo on cartpole ", done.stdout)
     assert not (tmp_path / "out").exists()
 
 
