@@ -42,7 +42,7 @@ from analysis.stores.attach import attach
 from analysis.stores.executions import only_execution
 from conf import CONFIG_DIR
 from experiments.contract.extensions import ExtensionError, take_own
-from experiments.contract.report_file import report_file
+from experiments.contract.report_file import report_file, write_page
 from experiments.contract.sqlite_address import sqlite_path
 
 SEED = 0
@@ -170,8 +170,7 @@ def publish(study: Study, path: Path) -> tuple[StudyReport, str]:
         The report, and why MLflow does not have it; empty if it does.
     """
     report = build(study, load_clips(study))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(report.html, encoding="utf-8")
+    write_page(path, report.html)
     return report, attach(report.html, report.pictures, study.run_id, study.tracking_uri)
 
 
@@ -288,8 +287,7 @@ def _side_by_side(asked: str, uris: Sequence[str], out: str | None) -> int:
     found = side_by_side(studies, sides)
     name = f"side-by-side-{'-'.join(run_id[:8] for run_id in ids)}.html"
     path = _output_dir(studies[0].tracking_uri) / "reports" / name if out is None else Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(found.html, encoding="utf-8")
+    write_page(path, found.html)
     print("\n".join(found.lines))
     print(path.resolve())
     return 0

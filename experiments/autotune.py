@@ -184,7 +184,8 @@ def autotune(asked: Order) -> int:
         outcome = tuner.run()
     finally:
         ray.shutdown()
-    profile_line = f"none was written: hardware={suite.hardware.name} is as fast"
+    earlier = f"; {path} is of an earlier tuning" if path.exists() else ""
+    profile_line = f"none was written: nothing faster than hardware={suite.hardware.name} was confirmed{earlier}"
     if outcome.is_faster:
         num_cpus, algorithm = tuner.num_cpus_needed(outcome.winner), suite.algorithm["name"]
         modules = [word for word in given if word.startswith("modules=")]

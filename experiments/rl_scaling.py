@@ -17,7 +17,7 @@ MODULES = {
     "plan": ("analysis.plan", "Predicts the hours of a training, also on another machine."),
     "reproduce": ("experiments.reproduce", "Runs a logged trial again: does it come out the same?"),
     "evaluate": ("experiments.evaluate", "Plays, films and exports a trained policy."),
-    "autotune": ("experiments.autotune", "Finds this machine's fastest runners and writes a hardware profile."),
+    "autotune": ("experiments.autotune", "Finds this machine's fastest runners, as a hardware profile."),
     "list": ("experiments.list", "Lists the studies of a store."),
     "delete": ("experiments.delete", "Removes a study, or what weighs of it."),
     "ui": ("experiments.tracking.ui", "Opens MLflow's UI on this folder's studies, on 127.0.0.1 alone."),

@@ -274,7 +274,16 @@ class Session:
             start_ray(self.source.hardware)
         folder = self.source.begin(plan, self.say)
         listeners = [self.notifier] if self.notifier else []
-        outcome = run_study(plan, folder, self.place, self.console, conclusions, self.source.resumed, listeners)
+        outcome = run_study(
+            plan,
+            folder,
+            self.place,
+            self.console,
+            conclusions,
+            self.source.resumed,
+            listeners,
+            has_page=self.suite.report is not None,
+        )
         self.undo.pop_all()
         return outcome
 

@@ -5,15 +5,15 @@ networks here and usual costs.
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
-from experiments.planning import pace
+from experiments.planning import durations
 from experiments.planning.configuration import Configuration
-from experiments.planning.pace import Duration
+from experiments.planning.durations import Duration
 from experiments.planning.plan import Plan
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config
@@ -192,7 +192,7 @@ class TrialEstimate:
         return build_algorithm_config(self._trial)
 
 
-Earlier = Callable[[str, str, float, Mapping[str, int]], Sequence[float]]
+Earlier = Callable[[str, str, float, Mapping[str, float | str]], Sequence[float]]
 """Algorithm, env, the fewest env steps that count, and the layout, by parameters of a trial's run, to the seconds that
 an env step of each earlier trial of that kind took.
 """
@@ -235,8 +235,8 @@ def study_duration(plan: Plan, earlier: Earlier | None) -> Expected:
         parts = [known for _, known in found if known is not None]
         for configuration in drawn:
             own = TrialEstimate(configuration, plan.concurrency)
-            within = _WITHIN_GPU if configuration.layout.num_gpus_per_learner else pace.WITHIN
-            parts.append(pace.estimated(own.seconds, within).over(len(unknown) / len(drawn)))
+            within = _WITHIN_GPU if configuration.layout.num_gpus_per_learner else durations.WITHIN
+            parts.append(durations.estimated(own.seconds, within).over(len(unknown) / len(drawn)))
         estimated += [f"{name} on {env}"] if unknown else []
         seconds += sum(part.seconds for part in parts)
         spread += sum(part.seconds * part.error for part in parts)
@@ -244,7 +244,7 @@ def study_duration(plan: Plan, earlier: Earlier | None) -> Expected:
     share = plan.env_steps_in_all() / env_steps / min(plan.concurrency, plan.num_trials)
     whole = Duration(seconds * share + _START_S + _FIRST_TRIAL_S, spread / seconds)
     if plan.suite.max_minutes is not None:
-        whole = replace(whole, most=60 * plan.suite.max_minutes)
+        whole = whole.cut_off(60 * plan.suite.max_minutes)
     return Expected(whole, tuple(estimated))
 
 
@@ -253,13 +253,15 @@ def _by_earlier(configuration: Configuration, plan: Plan, earlier: Earlier | Non
     if earlier is None or plan.concurrency > float(configuration.facts["num_cpus"]):
         return None
     layout = configuration.layout
-    like = {
+    like: dict[str, float | str] = {
         "num_env_runners": layout.num_env_runners,
         "num_envs_per_env_runner": layout.num_envs_per_env_runner,
         "num_learners": layout.num_learners,
+        "num_gpus_per_learner": float(layout.num_gpus_per_learner),
+        "vectorize_mode": configuration.trial(configuration.suite.seeds[0]).env.vectorize_mode,
     }
     found = earlier(configuration.suite.algorithm["name"], configuration.suite.env.name, least, like)
-    return pace.of_earlier(found).over(configuration.suite.budget_env_steps) if found else None
+    return durations.by_earlier(found).over(configuration.suite.budget_env_steps) if found else None
 
 
 def _measuring(plan: Plan) -> Expected:
@@ -269,4 +271,4 @@ def _measuring(plan: Plan) -> Expected:
     of_each = how.warmup_s + how.seconds + _TRIAL_S
     starting = sum(TrialEstimate(c).start_s for c in plan.configurations) / len(plan.configurations)
     seconds = plan.num_trials * (of_each + starting) + _START_S + _FIRST_TRIAL_S
-    return Expected(pace.estimated(seconds, _WITHIN_MEASURED).over(1))
+    return Expected(durations.estimated(seconds, _WITHIN_MEASURED).over(1))

@@ -94,6 +94,7 @@ def run_study(
     analyst: Analyst,
     resumed: bool = False,
     listeners: Sequence[Listener] = (),
+    has_page: bool = False,
 ) -> StudyOutcome:
     """Run every trial of a plan that has not ended. Ray must be running, if there is one.
 
@@ -105,6 +106,7 @@ def run_study(
         analyst: Draws the conclusions.
         resumed: Whether there was an earlier execution.
         listeners: Who else hears of what happens from now on.
+        has_page: Whether there is a page while it runs, where its report will be.
 
     Returns:
         How it went, over all executions; failed trials don't raise.
@@ -130,9 +132,9 @@ def run_study(
                 warn = functools.partial(console.print, style="yellow", highlight=False, soft_wrap=True)
                 searcher = QueueSearcher(trials, plan.search, folder, warn)
             stopping = _early_stopping(plan)
-            if plan.suite.report is not None:
+            if has_page:
                 page = LivePage(plan, progress, functools.partial(_report_file, plan, place, writer), tell)
-            heard = (outcomes, progress, page, to_mlflow, stopping, searcher, preparation)
+            heard = (outcomes, progress, to_mlflow, stopping, searcher, preparation, page)
             stream = EventStream(folder, filter(None, heard))
             if resumed:
                 _replay(trials, folder, stream, stopping)

@@ -9,18 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jinja2
+
 from experiments.config.errors import first_line
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
+from experiments.contract import CONFIRM, FAILED, FINISHED, PRUNED, RETURN, SCORE
+from experiments.contract.report_file import write_page
 from experiments.contract.words import labelled
 from experiments.planning.plan import Plan
 from experiments.study.progress import Progress
-from experiments.trial.events import Ended, Event, Reported, now_ms
+from experiments.trial.events import Ended, Event, Reported, Started, now_ms
 
 EVERY_S = 15.0
 """Between two writes of the page, and between two looks of a browser at it."""
 _SHARE = 0.002
 """Of the driver's time that writing may take: what is large is written less often."""
+_SILENT_S = 600.0
+"""Without news, from which on a page says so."""
+_MOST_POINTS = 200
+"""Of a line; of more every second one is drawn, or every third."""
 _COLOURED = 6
 """Configurations whose curves have a colour, the best so far; the others are grey."""
 _MOST_ROWS = 40
@@ -46,6 +53,12 @@ class _Trial:
     failure: str = ""
 
     @property
+    def drawn(self) -> list[tuple[int, float]]:
+        """The points of its line, the last one among them."""
+        spacing = -(-len(self.points) // _MOST_POINTS) or 1
+        return self.points[::-spacing][::-1]
+
+    @property
     def newest(self) -> float:
         """The last mean return, the score if it ended; NaN if there is none."""
         return self.points[-1][1] if self.points else math.nan
@@ -67,6 +80,10 @@ class LivePage:
         """
         self._plan, self._progress, self._file, self._say = plan, progress, file, say
         self._trials: dict[str, dict[str, dict[str, _Trial]]] = defaultdict(lambda: defaultdict(dict))
+        loader = jinja2.FileSystemLoader(Path(__file__).parent)
+        found = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+        self._template = found.get_template("live_page.html.j2")
+        self._spacing_s = EVERY_S
         self._targets: dict[str, float | None] = {}
         self._begun_ms, self._due = now_ms(), 0.0
         self._written: Path | None = None
@@ -74,9 +91,12 @@ class LivePage:
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """What a trial did; time for a page, maybe."""
-        own = self._trials[trial.env.name][trial.label].setdefault(trial.folder_name, _Trial())
+        label = f"{trial.label}, confirmed" if trial.phase == CONFIRM else trial.label
+        own = self._trials[trial.env.name][label].setdefault(trial.folder_name, _Trial())
         self._targets[trial.env.name] = trial.env.target
-        if isinstance(event, Reported):
+        if isinstance(event, Started):
+            own.ended = own.failure = ""  # perhaps again
+        elif isinstance(event, Reported):
             own.env_steps = event.env_steps
             own.env_steps_per_s = event.metrics.get("throughput/env_steps_per_s", math.nan)
             self._add(own, event.env_steps, event.metrics.get(RETURN, math.nan))
@@ -85,7 +105,8 @@ class LivePage:
             own.failure = event.reason if event.status == FAILED else ""
             own.env_steps_per_s = event.metrics.get("final/env_steps_per_s", own.env_steps_per_s)
             self._add(own, own.env_steps, event.metrics.get(SCORE, math.nan))
-        if event.at_ms >= self._begun_ms and time.monotonic() >= self._due:
+        may_disturb = self._plan.is_measured and not isinstance(event, Ended)
+        if event.at_ms >= self._begun_ms and time.monotonic() >= self._due and not may_disturb:
             self._write(ended=False)
 
     @staticmethod
@@ -94,7 +115,7 @@ class LivePage:
             own.points.append((env_steps, value))
 
     def end(self) -> None:
-        """Let the page refresh itself no more, whether or not a report takes its place."""
+        """Say that the report comes next."""
         if self._written is not None:
             self._write(ended=True)
 
@@ -104,32 +125,26 @@ class LivePage:
             return
         began = time.monotonic()
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            partial = file.with_name(f".{file.name}.partial")
-            partial.write_text(self._page(ended), encoding="utf-8")
-            partial.replace(file)
-        except OSError as error:  # the study is safe, whatever becomes of its page
+            write_page(file, self._page(ended))
+        except Exception as error:  # noqa: BLE001  # the study is safe, whatever becomes of its page
             self._gives_up = True
             logger.warning("No page while the study runs (%s).", first_line(error))
             return
         now = time.monotonic()
-        self._due = now + max(EVERY_S, (now - began) / _SHARE)
+        self._spacing_s = max(EVERY_S, (now - began) / _SHARE)
+        self._due = now + self._spacing_s
         if self._written is None:
             self._say(labelled("report", f"{file} (refreshes itself while the study runs)"))
         self._written = file
 
     def _page(self, ended: bool) -> str:
-        import jinja2  # where there is no report, there is no need of it
-
-        loader = jinja2.FileSystemLoader(Path(__file__).parent)
-        found = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
         failed = [t.failure for of_env in self._trials.values() for own in of_env.values() for t in own.values()]
-        return found.get_template("live_page.html.j2").render(
+        return self._template.render(
             experiment=self._plan.experiment,
             question=self._plan.question or self._plan.study,
             ended=ended,
-            every_s=round(EVERY_S),
-            written_ms=now_ms(),
+            every_s=round(self._spacing_s),
+            stale_at_ms=now_ms() + round(1000 * max(_SILENT_S, 3 * self._spacing_s)),
             share=self._progress.share,
             sentence=self._progress.overall(),
             envs=[self._of_env(env, of_env) for env, of_env in self._trials.items()],
@@ -139,9 +154,9 @@ class LivePage:
 
     def _of_env(self, env: str, of_env: Mapping[str, Mapping[str, _Trial]]) -> dict[str, Any]:
         rows = [_row(label, list(trials.values())) for label, trials in of_env.items()]
-        best_first = sorted(rows, key=lambda row: -row["order"])
+        best_first = sorted(rows, key=lambda row: (not row["returns"], -row["order"]))  # what was not evaluated last
         for rank, row in enumerate(best_first):
-            row["colour"] = rank if rank < _COLOURED and len(row["returns"]) else None
+            row["colour"] = rank if rank < _COLOURED and row["returns"] else None
         return {
             "name": env,
             "chart": _chart(best_first, of_env, self._targets[env]),
@@ -190,7 +205,7 @@ def _chart(
         {
             "colour": row["colour"],
             "title": row["label"],
-            "points": " ".join(f"{_LEFT + wide * steps / last:.1f},{y(value)}" for steps, value in trial.points),
+            "points": " ".join(f"{_LEFT + wide * steps / last:.1f},{y(value)}" for steps, value in trial.drawn),
         }
         for row in reversed(rows)  # the best on top
         for trial in of_env[row["label"]].values()

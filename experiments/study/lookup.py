@@ -9,6 +9,7 @@ from experiments.config.extension import Past
 from experiments.config.output_dir import stored_at
 from experiments.contract import Tag
 from experiments.contract.passwords import without_passwords
+from experiments.planning.estimate import Earlier
 from experiments.tracking.place import Place
 from experiments.tracking.store import Store
 
@@ -68,11 +69,19 @@ def named_folder(resume: str) -> Path | None:
     return given if (given := Path(resume).expanduser().absolute()).is_dir() else None
 
 
-def earlier(place: Place) -> Callable[[str, str, float, Mapping[str, int]], Sequence[float]] | None:
-    """Algorithm, env, the fewest env steps that count and the layout to the seconds an env step took of earlier trials
-    here (`planning.estimate.Earlier`); None without a store.
+def earlier(place: Place) -> Earlier | None:
+    """The seconds an env step took of earlier trials in a store, each kind of trial asked for once; None without a
+    store.
     """
-    return None if place.missing_database else _store(place).seconds_an_env_step
+    if place.missing_database:
+        return None
+    store = _store(place)
+
+    @functools.cache
+    def found(algorithm: str, env: str, least: float, layout: tuple[tuple[str, float | str], ...]) -> Sequence[float]:
+        return store.seconds_an_env_step(algorithm, env, least, dict(layout))
+
+    return lambda algorithm, env, least, layout: found(algorithm, env, least, tuple(layout.items()))
 
 
 def past_peaks(place: Place) -> Callable[[str, str], Mapping[str, float]] | None:

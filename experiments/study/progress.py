@@ -18,7 +18,7 @@ from rich.text import Text
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
 from experiments.contract.words import LABEL_WIDTH, duration, some
-from experiments.planning.pace import so_far
+from experiments.planning.durations import so_far
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
@@ -176,23 +176,28 @@ class Progress:
         left = (total if likely is None else likely) - done
         if left <= 0:
             return ""
-        if new < (total - self._before) / _KNOWN_FROM and likely is None:
+        if new <= 0 or (new < (total - self._before) / _KNOWN_FROM and likely is None):
             return ", time left not known yet"
         seen = [row for row in self._rows.values() if row.done]
-        unseen = max(0.0, left - sum(row.work - row.done for row in seen if row.status not in _ENDS))
+        begun = [row for row in seen if row.status not in _ENDS]
+        unseen = max(0.0, left - sum(max(0.0, min(row.work, self._each or row.work) - row.done) for row in begun))
         takes = so_far(unpaused_s() - self._start_unpaused, new, left, unseen, len(seen)).over(left)
         may_end_early = self._plan.search is not None or (likely is None and self._plan.suite.stop_at_target)
         return f", {takes.bound if may_end_early else takes} left"
 
-    def _likely_total(self) -> float | None:
-        """The work of all trials if those to come take as many env steps as those that ended; None where too few did,
-        and where none can end early.
-        """
-        rows = [row for row in self._rows.values() if row.work > 1]
-        ended = [row.done for row in rows if row.status == FINISHED]
+    @property
+    def _each(self) -> float | None:
+        """The mean work of trials that ended; None where too few did, and where none can end early."""
+        ended = [row.done for row in self._rows.values() if row.work > 1 and row.status == FINISHED]
         if self._plan.is_measured or not self._plan.suite.stop_at_target or len(ended) < _MEAN_FROM:
             return None
-        each = sum(ended) / len(ended)
+        return sum(ended) / len(ended)
+
+    def _likely_total(self) -> float | None:
+        """The work of all trials if those to come take as many env steps as those that ended; None if unknown."""
+        each, rows = self._each, [row for row in self._rows.values() if row.work > 1]
+        if each is None:
+            return None
         to_come = self._plan.num_trials - len(self._rows)
         running = (row.done if row.status in _ENDS else max(row.done, each) for row in rows)
         return sum(running) + max(0, to_come) * each

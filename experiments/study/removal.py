@@ -11,6 +11,7 @@ from pathlib import Path
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.output_dir import stored_at
+from experiments.contract.report_file import partial_file
 from experiments.contract.words import labelled, mib, plural, some
 from experiments.storage.objects import Objects
 from experiments.study.files.folder import StudyFolder
@@ -147,7 +148,7 @@ def everything(found: Holdings) -> Removal:
         return Removal(folder=found.folder)
     paths = {"policies": _existing(found.output_dir / "policies" / run.run_id for run in stored.trials)}
     if found.report is not None:
-        paths["report"] = _existing([found.report])
+        paths["report"] = _existing([found.report, partial_file(found.report)])
     return Removal(
         stored.versions, stored.models, _with_any(paths), stored.trials, found.folder, stored.study, found.artifacts
     )

@@ -16,7 +16,7 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from experiments.config.errors import first_line, root_cause
-from experiments.contract import Tag
+from experiments.contract import SCORE, Tag
 from experiments.contract.passwords import without_passwords
 from experiments.contract.sqlite_address import sqlite_path, sqlite_uri
 from experiments.tracking import postgresql, registry, views
@@ -304,9 +304,10 @@ class Store:
         return ""
 
     def seconds_an_env_step(
-        self, algorithm: str, env: str, least_env_steps: float, layout: Mapping[str, int]
+        self, algorithm: str, env: str, least_env_steps: float, layout: Mapping[str, float | str]
     ) -> list[float]:
-        """Wall-clock an env step of the finished trials of an algorithm on an env, of the 200 newest.
+        """Wall-clock an env step of the finished trials of an algorithm on an env that were trained to a budget, of the
+        200 newest.
 
         Args:
             algorithm: Its name.
@@ -314,8 +315,14 @@ class Store:
             least_env_steps: Those of fewer do not count.
             layout: Parameter to value of those that do.
         """
-        like = "".join(f" and params.{name} = '{value}'" for name, value in layout.items())
-        found = [run.data.metrics for run in self._finished(algorithm, env, like)]
+        exact = {name: value for name, value in layout.items() if not isinstance(value, float)}  # 0.5 is text there
+        like = "".join(f" and params.{name} = '{value}'" for name, value in exact.items())
+        shares = [(name, value) for name, value in layout.items() if name not in exact]
+        found = [
+            run.data.metrics
+            for run in self._finished(algorithm, env, f"{like} and metrics.`{SCORE}` < 1e300")
+            if all(float(run.data.params.get(name, 0)) == value for name, value in shares)
+        ]
         return [
             m["final/wall_s"] / m["progress/env_steps"]
             for m in found

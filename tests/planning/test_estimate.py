@@ -15,9 +15,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.contract.words import span
 from experiments.limits.cpus import Cpus
 from experiments.planning import estimate, facts
+from experiments.planning.durations import WITHIN
 from experiments.planning.estimate import TrialEstimate, study_duration
 from experiments.planning.machines import Cluster, Node
-from experiments.planning.pace import WITHIN
 from experiments.planning.plan import Plan, with_auto
 from experiments.planning.terminal import faster_line, summary, time_line
 from experiments.rllib import probe
@@ -150,9 +150,10 @@ def test_where_nothing_has_run_the_time_is_a_range_that_says_what_it_is(
     assert "an estimate" in time_line(plan, None)
     asked: list[tuple[str, str, float]] = []
 
-    def earlier(algorithm: str, env: str, least_env_steps: float, layout: Mapping[str, int]) -> list[float]:
+    def earlier(algorithm: str, env: str, least_env_steps: float, layout: Mapping[str, float | str]) -> list[float]:
         asked.append((algorithm, env, least_env_steps))
-        assert layout.keys() == {"num_env_runners", "num_envs_per_env_runner", "num_learners"}
+        assert layout["num_gpus_per_learner"] == 0.0
+        assert layout.keys() > {"num_env_runners", "num_envs_per_env_runner", "num_learners", "vectorize_mode"}
         return [1e-4] * 9 if algorithm != "dqn" else []
 
     told = time_line(plan, earlier)
@@ -175,6 +176,12 @@ def test_a_study_of_hours_is_warned_of_with_what_makes_it_shorter(
     said = time_line(plan_of(), lambda *_: [1 / env_steps_s])  # 2.7M env steps, two at once
     assert ("These are hours" in said) is hours
     assert ("resume=" in said and said.endswith("max_minutes=60 or max_env_steps=675000")) is hours
+
+
+def test_what_a_limit_cuts_off_is_no_study_of_hours(plan_of: PlanOf) -> None:
+    said = time_line(plan_of("max_minutes=30"), lambda *_: [1e-2])  # 2.7M env steps
+    assert said.startswith("time        at most about 30 min, by the speed")
+    assert "These are hours" not in said
 
 
 def test_more_trials_than_cores_are_not_like_those_that_ran_before(

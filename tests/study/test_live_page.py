@@ -2,13 +2,14 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
-from experiments.contract import FAILED, FINISHED, RETURN, SCORE
+from experiments.contract import CONFIRM, FAILED, FINISHED, RETURN, SCORE
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.plan import Plan
 from experiments.study import live_page
@@ -61,8 +62,8 @@ def test_it_shows_curves_returns_and_how_far_the_study_is(followed: Followed) ->
     rows = [re.sub(r"<[^>]*>", " ", row).split() for row in page.split("<tr>")[2:]]
     by_label = {row[0]: " ".join(row[1:]) for row in rows}
     first, second = (followed.plan.trials[i] for i in (0, 2))
-    same = first.label == second.label
-    assert "70.0 50.0 to 90.0, 2 seeds" in by_label[first.label] if same else "90.0 1 seed" in by_label[first.label]
+    assert first.label == second.label
+    assert by_label[first.label] == "1 of 2 2,048 to 4,096 70.0 50.0 to 90.0, 2 seeds 1,000"
     svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
     lines = [line for line in svg.iter() if line.tag.endswith("polyline")]
     assert sorted(len(line.attrib["points"].split()) for line in lines) == [1, 3]
@@ -92,7 +93,9 @@ def test_it_is_written_now_and_then_and_not_for_what_happened_before(
     assert followed.text() == before
     followed.page.end()
     assert "60.0" in followed.text()
-    assert 'http-equiv="refresh"' not in followed.text()
+    assert "The report is being written" in followed.text()
+    assert 'http-equiv="refresh"' in followed.text()  # until it is there
+    assert "trials finished" not in followed.text()  # and what is left
 
 
 def test_failures_are_told_once_a_cause_and_nothing_is_taken_for_html(followed: Followed) -> None:
@@ -120,6 +123,34 @@ def test_a_study_of_throughput_has_speeds_and_no_curves(
     monkeypatch.setattr(live_page, "EVERY_S", 0.0)
     own = Followed(plan_of("study=runner_scaling", cluster=Cluster((Node(16, 0),))), tmp_path / "page.html")
     own.hear(0, Reported(env_steps=9000, metrics=SPEED))
-    assert "1,000" in own.text()
+    assert own.said == []  # it would disturb
+    own.hear(0, Ended(status=FINISHED, env_steps=9000, metrics={"final/env_steps_per_s": 1234.0}))
+    assert "1,234" in own.text()
     assert "<svg" not in own.text()
     assert "return so far" not in own.text()
+
+
+def test_an_error_of_the_page_stops_nothing(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(followed.progress, "overall", lambda: 1 / 0)
+    followed.hear(0, reported(2048, 30.0))
+    assert "division by zero" in caplog.text
+
+
+def test_confirmed_trials_have_rows_of_their_own_and_what_was_not_evaluated_comes_last(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_page, "EVERY_S", 0.0)
+    monkeypatch.setattr(live_page, "_SHARE", float("inf"))
+    own = Followed(plan_of("study=smoke"), tmp_path / "page.html")
+    speed, learned, confirming = own.plan.trials[1], own.plan.trials[0], replace(own.plan.trials[0], phase=CONFIRM)
+    own.page.on_event(speed, Reported(env_steps=9000, metrics={"throughput/env_steps_per_s": 1e6}))
+    for trial, mean in ((learned, -30.0), (replace(confirming, seed=9), -20.0)):
+        own.page.on_event(trial, reported(2048, mean))
+    rows = re.findall(r'class="key( k\d)?"></span>(.*?)</td>', own.text())
+    assert rows == [
+        (" k0", f"{learned.label}, confirmed"),
+        (" k1", learned.label),
+        ("", speed.label),
+    ]

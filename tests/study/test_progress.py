@@ -202,6 +202,17 @@ def test_trials_to_come_are_taken_to_end_as_early_as_those_that_ended(
         assert "about 7 to 14 s left" in printed(progress._render())
 
 
+def test_the_time_left_is_unknown_when_a_study_goes_on(plan_of: PlanOf) -> None:
+    plan = plan_of("study=smoke", "stop_at_target=true")
+    progress = Progress(plan, Console(file=io.StringIO(), force_terminal=False))
+    for trial in plan.trials[:3]:  # of an earlier execution
+        progress.on_event(trial, Reported(env_steps=1024, metrics={"throughput/env_steps_per_s": 10.0}))
+        progress.on_event(trial, Ended(status=FINISHED, env_steps=1024))
+    with progress:
+        progress.on_event(plan.trials[3], Started())
+        assert "time left not known yet" in progress.overall()
+
+
 def test_how_far_each_trial_came_is_known_without_mlflow(plan_of: PlanOf) -> None:
     plan, outcomes = plan_of("study=smoke", "stop_at_target=true"), Outcomes()
     for trial in plan.trials[:2]:

@@ -608,17 +608,20 @@ def test_what_earlier_trials_measured_is_found_by_algorithm_and_env(store: Store
     for algorithm, metrics, status in (
         ("ppo", measured, "FINISHED"),
         ("ppo", {"final/score": 1.0}, "FINISHED"),
+        ("ppo", {"final/env_steps_per_s": 99.0}, "FINISHED"),
         ("ppo", measured, "FAILED"),
     ):
         run = store.create_run("study", "run", 0, {Tag.KIND: "trial", Tag.ALGORITHM: algorithm, Tag.ENV: "cartpole"})
-        store.log_rows(run, writes.LogParams({"num_env_runners": 2}))
+        store.log_rows(run, writes.LogParams({"num_env_runners": 2, "num_gpus_per_learner": 0}))
         store.log_rows(run, writes.LogReport({**metrics, "progress/env_steps": 500, "final/wall_s": 5.0}, 1, 0))
         store.finish(run, status, 1)
     (found,) = store.past_metrics("ppo", "cartpole", "final/gradient_square")
     assert found.items() >= measured.items()
     assert store.past_metrics("dqn", "cartpole", "final/gradient_square") == []
-    two, one = {"num_env_runners": 2}, {"num_env_runners": 1}
+    two: dict[str, float | str] = {"num_env_runners": 2, "num_gpus_per_learner": 0.0}
+    one = {**two, "num_env_runners": 1}
     assert store.seconds_an_env_step("ppo", "cartpole", 500, two) == [0.01, 0.01]
     assert store.seconds_an_env_step("ppo", "acrobot", 500, two) == []
     assert store.seconds_an_env_step("ppo", "cartpole", 501, two) == []
     assert store.seconds_an_env_step("ppo", "cartpole", 500, one) == []
+    assert store.seconds_an_env_step("ppo", "cartpole", 500, {**two, "num_gpus_per_learner": 0.5}) == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.planning.pace import Duration, Pace, estimated, of_earlier, so_far
+from experiments.planning.durations import Duration, by_earlier, estimated, so_far
 
 
 def test_the_ends_are_a_factor_to_either_side_that_holds_ninety_percent() -> None:
@@ -17,20 +17,19 @@ def test_the_ends_are_a_factor_to_either_side_that_holds_ninety_percent() -> Non
 
 
 def test_what_cuts_a_study_off_cuts_its_time_off() -> None:
-    found = Duration(600, 0.5, most=300)
-    assert (found.low, found.high) == (pytest.approx(600 * math.exp(-1.645 / 2)), 300)
+    found = Duration(600, 0.5).cut_off(300)
+    assert (found.low, found.seconds, found.high) == (pytest.approx(300 * math.exp(-1.645 / 2)), 300, 300)
 
 
 def test_the_more_trials_ran_before_the_surer_their_pace_but_never_beyond_what_another_study_differs_by() -> None:
-    few, many = of_earlier([1e-3, 2e-3]), of_earlier([1e-3, 2e-3] * 1000)
+    few, many = by_earlier([1e-3, 2e-3]), by_earlier([1e-3, 2e-3] * 1000)
     assert few.seconds == many.seconds == pytest.approx(2e-3)
     assert few.error > many.error > 0.19
-    assert of_earlier([3.0, 1.0, 200.0]).seconds == pytest.approx(3.0)
+    assert by_earlier([3.0, 1.0, 200.0]).seconds == pytest.approx(3.0)
 
 
 @given(st.integers(1, 50), st.floats(0.0, 1.0))
 def test_what_has_not_begun_widens_the_time_left(num_seen: int, unseen: float) -> None:
     known, guessed = (so_far(60, 10, 5, 5 * share, num_seen) for share in (0.0, unseen))
-    assert isinstance(known, Pace)
     assert known.seconds == guessed.seconds == 6.0
     assert known.error <= guessed.error <= so_far(60, 10, 5, 5, 1).error

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.contract.words import rough, span
 
@@ -11,8 +11,8 @@ NORMAL_90 = 1.645
 WITHIN = 2.0
 """Factor to either side of an estimate where nothing of its kind has run (docs/throughput.md)."""
 _TRIALS = 0.30
-"""Standard deviation of the logarithm of the seconds a unit takes, over a study's trials (docs/benchmarks/times.md, as
-the following).
+"""Standard deviation of the logarithm of the seconds a unit takes, over a study's trials (`python -m benchmarks times`
+asks whether this and the following hold).
 """
 _OTHER_STUDY = 0.20
 """Of the logarithm of the ratio of two studies of the same trials: what else their machine did, and starts."""
@@ -22,7 +22,7 @@ _WITHIN_TRIAL = 0.10
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds, as a log-normal.
+    """Seconds, of a whole or of a unit of its work, as a log-normal.
 
     Attributes:
         seconds: The median.
@@ -33,6 +33,14 @@ class Duration:
     seconds: float
     error: float
     most: float = math.inf
+
+    def over(self, work: float) -> "Duration":
+        """What so many units take."""
+        return replace(self, seconds=self.seconds * work)
+
+    def cut_off(self, most: float) -> "Duration":
+        """The same, of something that is ended then."""
+        return replace(self, seconds=min(self.seconds, most), most=most)
 
     @property
     def low(self) -> float:
@@ -54,45 +62,28 @@ class Duration:
         return f"at most about {rough(self.high)}"
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Seconds that a unit of work takes, as a log-normal.
-
-    Attributes:
-        seconds: The median.
-        error: Standard deviation of the logarithm.
-    """
-
-    seconds: float
-    error: float
-
-    def over(self, work: float) -> Duration:
-        """What so many units take."""
-        return Duration(self.seconds * work, self.error)
-
-
-def estimated(seconds: float, within: float = WITHIN) -> Pace:
-    """The pace of what never ran.
+def estimated(seconds: float, within: float = WITHIN) -> Duration:
+    """What never ran.
 
     Args:
-        seconds: That a unit is estimated to take.
+        seconds: That it is estimated to take.
         within: Factor to either side that holds 90%.
     """
-    return Pace(seconds, math.log(within) / NORMAL_90)
+    return Duration(seconds, math.log(within) / NORMAL_90)
 
 
-def of_earlier(paces: Sequence[float]) -> Pace:
-    """The pace of trials like those that ran before.
+def by_earlier(seconds: Sequence[float]) -> Duration:
+    """A unit of trials like those that ran before.
 
     Args:
-        paces: Seconds a unit of each, at least one.
+        seconds: That it took of each, at least one.
     """
-    logs = sorted(math.log(pace) for pace in paces)
-    return Pace(math.exp(logs[len(logs) // 2]), math.hypot(_OTHER_STUDY, _TRIALS / math.sqrt(len(logs))))
+    logs = sorted(math.log(one) for one in seconds)
+    return Duration(math.exp(logs[len(logs) // 2]), math.hypot(_OTHER_STUDY, _TRIALS / math.sqrt(len(logs))))
 
 
-def so_far(seconds: float, done: float, left: float, unseen: float, num_seen: int) -> Pace:
-    """The pace of what is left of a study by what was done of it.
+def so_far(seconds: float, done: float, left: float, unseen: float, num_seen: int) -> Duration:
+    """A unit of what is left of a study, by what was done of it.
 
     Args:
         seconds: That it took.
@@ -102,4 +93,4 @@ def so_far(seconds: float, done: float, left: float, unseen: float, num_seen: in
         num_seen: Trials that have.
     """
     to_come = unseen / left * _TRIALS * math.sqrt(1 / num_seen)
-    return Pace(seconds / done, math.hypot(_WITHIN_TRIAL, to_come))
+    return Duration(seconds / done, math.hypot(_WITHIN_TRIAL, to_come))
