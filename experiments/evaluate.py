@@ -221,6 +221,7 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
     import pandas as pd
 
     from experiments.config.own_modules import take_recorded
+    from experiments.policies.arithmetic import start_as
     from experiments.policies.episodes import HELD_OUT, fresh_episodes, table
     from experiments.policies.other_environments import variants
     from experiments.policies.policy import load
@@ -229,6 +230,7 @@ def _evaluate_one(trained: "Trained", archive: "Archive | None", seed: str, aske
     from experiments.study.recording import record_and_attach
 
     found = trained.checkpoint
+    start_as(found.trial.arithmetic, trained.named)
     take_recorded(trained.named, found.trial.modules, asked.modules)
     state = ProcessState(packages_of(found.trial))
     policy = load(found, trained.named)

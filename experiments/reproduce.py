@@ -125,7 +125,9 @@ def reproduce(run_id: str, place: Place, modules: Sequence[str] = (), address: s
     found_at = address_now(address)
     if cluster_line := joined_line(address, found_at):
         say(cluster_line)
-    recorded = HardwareSettings(first.tags.get("hardware", "recorded"), threads_per_process=trial.threads_per_process)
+    recorded = HardwareSettings(
+        first.tags.get("hardware", "recorded"), threads_per_process=trial.threads_per_process, bits=trial.bits
+    )
     hardware = at(recorded, found_at)
     try:
         start = starting_again(trial, archive.tag_of(first.tags["study_run"], "study_folder"))

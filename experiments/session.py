@@ -5,6 +5,7 @@ What can be checked without Ray and RLlib is checked before they are imported, w
 
 import contextlib
 import functools
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from experiments.config.trial_config import Compose
 from experiments.contract.mlflow_environment import keep_out
 from experiments.contract.passwords import without_passwords
 from experiments.contract.words import labelled
+from experiments.limits.arithmetic import PORTABLE, VARIABLES
 from experiments.tracking.place import Place
 from experiments.tracking.store_address import check_local, check_store
 
@@ -127,6 +129,10 @@ def opened(request: Request) -> Iterator["Session"]:
     if has_ray and suite.modules:
         raise ConfigurationError(
             "modules=: the processes of a Ray that runs already do not find them. Call ray.shutdown() first."
+        )
+    if has_ray and suite.bits == PORTABLE and any(os.environ.get(name) != value for name, value in VARIABLES.items()):
+        raise ConfigurationError(
+            "bits=portable: the processes of the Ray that runs already compute natively. Call ray.shutdown() first."
         )
     at = None if has_ray else address.address_now(suite.hardware.address)
     with contextlib.ExitStack() as undo:

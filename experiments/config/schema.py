@@ -39,6 +39,7 @@ from experiments.config.search_settings import (
     check_search,
 )
 from experiments.contract import MAX_REPORTS
+from experiments.limits.arithmetic import NATIVE, Bits
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -114,6 +115,7 @@ class HardwareSettings:
         num_learners: Learner actors of a trial; `None` lets the suite choose, 0 learns in the trial's own process.
         num_gpus_per_learner: GPUs of a learner, fractions allowed; `None` lets the suite choose.
         threads_per_process: Torch and BLAS threads of each process of a trial. Part of what a result depends on.
+        bits: The study's `bits`, since they are set where processes start.
         max_concurrent_trials: Trials side by side; `None` takes as many as fit.
         wait_for_nodes_s: How long a study in a cluster waits for a node with room for a trial, where none has it.
         accelerator_type: Kind of the GPUs that trials use, by Ray's names (`ray.util.accelerators`); `None` takes any.
@@ -135,6 +137,7 @@ class HardwareSettings:
     num_learners: Count | None = None
     num_gpus_per_learner: Annotated[Number, Field(ge=0)] | None = None
     threads_per_process: Positive = 1
+    bits: Bits = NATIVE
     max_concurrent_trials: Positive | None = None
     wait_for_nodes_s: Annotated[Number, Field(ge=0)] = 600.0
     accelerator_type: Name | None = None
@@ -341,6 +344,7 @@ class SuiteConfig:
     stop_at_target: StrictBool
     output_dir: Annotated[StrictStr, Field(min_length=1)]
     fast: StrictBool = True
+    bits: Bits = NATIVE
     modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
     objective: Objective = ObjectiveSettings()

@@ -25,6 +25,7 @@ from experiments.config.schema import (
     parse,
 )
 from experiments.contract import FIXED, NAMED_AXES, NOT_HASHED, THROUGHPUT
+from experiments.limits.arithmetic import NATIVE, Arithmetic, Bits
 
 GROUPS = ("algorithm", "env", "hardware", "preprocessing")
 """Hydra groups that can be an axis of a study's space; any other axis is a dotted path into the configuration."""
@@ -96,6 +97,8 @@ class TrialConfig:
         faults: The faults that the trial may survive. Not part of the hash: it does not change the result.
         fast: Whether RLlib's parts are replaced by faster ones (`experiments/fast`): the same weights, but for what
             torch itself rounds by where an element lies, and the same metrics within rounding.
+        bits: The instructions that its processes compute with: this processor's own, or those that processors have in
+            common (`limits.arithmetic`).
         preprocessing: How observations and rewards are transformed before networks and losses see them.
         modules: A person's own that it imports, name to the hash of its content.
         measurement: How its throughput is measured; None if it trains to its budget.
@@ -125,6 +128,7 @@ class TrialConfig:
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     faults: FaultSettings = field(default_factory=FaultSettings)
     fast: bool = False
+    bits: Bits = NATIVE
     preprocessing: PreprocessingSettings = field(default_factory=PreprocessingSettings)
     modules: Mapping[str, str] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
@@ -151,6 +155,8 @@ class TrialConfig:
         content["checkpoint_every_env_steps"] = self.checkpoint.every_env_steps
         if not self.fast:  # as it was before there was a choice
             del content["fast"]
+        if self.bits == NATIVE:
+            del content["bits"]
         del content["preprocessing"]["name"]
         if self.preprocessing.is_none:
             del content["preprocessing"]
@@ -194,6 +200,11 @@ class TrialConfig:
     def first_env_steps(self) -> int:
         """Env steps that it starts from: another one's, if it goes on with its weights."""
         return self.start.env_steps if self.start else 0
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How each of its processes computes."""
+        return Arithmetic(self.threads_per_process, self.bits)
 
     @property
     def total_train_batch_size(self) -> int:

@@ -269,6 +269,7 @@ class Tag:
     DIVERGED = "diverged"  # T: whether it failed on a value that was not finite
     RESTARTS = "restarts"  # T
     REPRODUCIBLE = "reproducible"  # T: whether it must come out the same to the bit
+    BITS = "bits"  # T: portable, if on other processors too
     WEIGHTS = "weights"  # T: a digest of the final ones
     UNSAVED = "unsaved"  # T: why a checkpoint was not written
     STOPPED_AT = "stopped_at_env_steps"  # T: where a scheduler ended it

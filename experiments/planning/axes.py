@@ -50,6 +50,7 @@ PARAMS = frozenset(
         "vectorize_mode",
         "start",
         "stagger",
+        "bits",
         "preprocessing",
     )
 )

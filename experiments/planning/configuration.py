@@ -12,9 +12,11 @@ from experiments.config.search_settings import Pbt
 from experiments.config.space import Point
 from experiments.config.trial_config import TrialConfig, trial_config
 from experiments.contract import FIXED
+from experiments.limits.arithmetic import PORTABLE
 from experiments.planning.facts import facts_of
 from experiments.planning.machines import Cluster
 from experiments.planning.node_selection import on_nodes
+from experiments.planning.portable import check_portable
 from experiments.planning.resources import Layout, check_fits, layout_of
 from experiments.rllib.algorithms import batch_env_steps, is_asynchronous
 from experiments.rllib.building import build_algorithm_config, request_for
@@ -88,6 +90,8 @@ class Configuration(ResolvedPoint):
         """
         suite = resolved.suite
         trial = resolved.trial(suite.seeds[0])
+        if suite.bits == PORTABLE:
+            check_portable(trial, resolved.layout, cluster)
         config = build_algorithm_config(trial)
         networks = networks_sizes(trial, config)
         size, final = checkpoint_bytes(trial, config, networks)

@@ -12,6 +12,7 @@ from experiments.config.objective_settings import SCORE
 from experiments.config.space import value_at
 from experiments.config.trial_config import GROUPS, TrialConfig
 from experiments.contract import CONFIRM, FIXED, SEARCH, THROUGHPUT
+from experiments.limits.arithmetic import NATIVE
 from experiments.planning.axes import TRAINING_PARAMS, param_name, rule_param
 from experiments.planning.configuration import Configuration
 from experiments.planning.plan import Plan
@@ -52,6 +53,7 @@ def trial_params(plan: Plan, trial: TrialConfig) -> dict[str, Any]:
         "vectorize_mode": trial.env.vectorize_mode,
         **({"start": trial.starts_from.run or trial.starts_from.source} if trial.starts_from else {}),
         **({"stagger": True} if trial.env.stagger else {}),
+        **({"bits": trial.bits} if trial.bits != NATIVE else {}),
         **({} if trial.preprocessing.is_none else {"preprocessing": str(trial.preprocessing)}),
         **{rule_param(name): rule for name, rule in trial.rules.items()},
     }

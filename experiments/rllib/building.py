@@ -104,7 +104,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     runner = FastRunner if trial.fast else EnvRunner
     config.env_runners(env_runner_cls=runner, gym_env_vectorize_mode=vectorize_mode, sample_timeout_s=None)
     config.callbacks(
-        on_environment_created=functools.partial(seed_streams, seed=trial.seed, threads=trial.threads_per_process),
+        on_environment_created=functools.partial(seed_streams, seed=trial.seed, arithmetic=trial.arithmetic),
         on_algorithm_init=functools.partial(seed_replay, seed=trial.seed),
         on_episode_end=log_episode,
     )

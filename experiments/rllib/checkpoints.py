@@ -24,6 +24,7 @@ import tree
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
+from experiments.limits.arithmetic import Arithmetic
 from experiments.rllib.environments import load_environments, save_environments
 from experiments.rllib.hooks import seed_process, seed_replay, seed_streams
 from experiments.rllib.seeding import Role, process_seed
@@ -150,14 +151,16 @@ def take_over(algorithm: Any, folder: Path) -> None:
     algorithm.learner_group.foreach_learner(partial(_set_learning_rates, rates=own))
 
 
-def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_environments: Environments) -> None:
+def begin_segment(
+    algorithm: Any, seed: int, arithmetic: Arithmetic, segment: int, of_environments: Environments
+) -> None:
     """Leave behind what no checkpoint holds: put all environments into the state that was saved, or reset them,
     and derive all other random streams anew.
 
     Args:
         algorithm: RLlib's algorithm, between two training iterations.
         seed: The trial's seed.
-        threads: Torch threads of a process.
+        arithmetic: How each process computes.
         segment: The number of the segment that begins, from 1.
         of_environments: The state that environments go on from.
     """
@@ -173,11 +176,11 @@ def begin_segment(algorithm: Any, seed: int, threads: int, segment: int, of_envi
     )
     # In this order, as when the algorithm was built: a runner in the learner's process has the last word.
     learner_seed = process_seed(seed, Role.ALGORITHM, segment=segment)
-    algorithm.learner_group.foreach_learner(partial(_seed_learner, seed=learner_seed))
+    algorithm.learner_group.foreach_learner(partial(_begin_learner, seed=learner_seed, arithmetic=arithmetic))
     seed_process(learner_seed)
     seed_replay(seed=seed, algorithm=algorithm, segment=segment)
     common = [_newest_weights(algorithm), ray.put(of_environments)]
-    restart = partial(_restart_runner, seed=seed, threads=threads, segment=segment, common=common)
+    restart = partial(_restart_runner, seed=seed, arithmetic=arithmetic, segment=segment, common=common)
     algorithm.env_runner_group.foreach_env_runner(restart)
 
 
@@ -262,14 +265,15 @@ def _set_learning_rates(learner: Any, rates: dict[str, list[float]]) -> None:
             group["lr"] = rate
 
 
-def _seed_learner(learner: Any, seed: int) -> None:
+def _begin_learner(learner: Any, seed: int, arithmetic: Arithmetic) -> None:
+    arithmetic.take()
     seed_process(seed)
 
 
-def _restart_runner(runner: Any, seed: int, threads: int, segment: int, common: list[ray.ObjectRef]) -> None:
+def _restart_runner(runner: Any, seed: int, arithmetic: Arithmetic, segment: int, common: list[ray.ObjectRef]) -> None:
     weights, of_environments = ray.get(common)
     runner.set_state(weights)
-    seed_streams(seed=seed, threads=threads, env_runner=runner, segment=segment)
+    seed_streams(seed=seed, arithmetic=arithmetic, env_runner=runner, segment=segment)
     runner._needs_initial_reset = True
     if saved := of_environments.get(runner.worker_index):
         load_environments(runner, saved)

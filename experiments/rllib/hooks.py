@@ -9,6 +9,7 @@ import torch
 from experiments.envs import staggered
 from experiments.envs.envpool import EnvPoolVector
 from experiments.fast.env_runner import deferrable
+from experiments.limits.arithmetic import Arithmetic
 from experiments.rllib.seeding import Role, process_seed, stream_seed, stream_seeds
 
 EPISODES = "suite_episodes"
@@ -17,18 +18,18 @@ STAGGERED = f"{staggered.__name__}:{staggered.ID}"
 """Registered id of environments whose first episodes are cut short."""
 
 
-def seed_streams(*, seed: int, threads: int, env_runner: Any, segment: int = 0, **kwargs: Any) -> None:
+def seed_streams(*, seed: int, arithmetic: Arithmetic, env_runner: Any, segment: int = 0, **kwargs: Any) -> None:
     """`on_environment_created`: replace RLlib's `seed + worker_index + i` by independent seeds, before the first reset,
     and say when the first episodes end where they are to be cut short.
 
     Args:
         seed: The user's replicate number.
-        threads: Torch threads of a runner's process.
+        arithmetic: How a runner's process computes.
         env_runner: The runner that has just made its environments, or is about to reset them.
         segment: Which stretch between two checkpoints of the trial comes next.
         **kwargs: Other arguments of RLlib's.
     """
-    torch.set_num_threads(threads)
+    arithmetic.take()
     index = env_runner.worker_index
     first_env = max(0, index - 1) * env_runner.num_envs
     env_seeds = stream_seeds(seed, Role.ENV, env_runner.num_envs, first_env, segment)

@@ -17,6 +17,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, INDEX_EXPERIMENT, PRUNED, Tag, extensions
 from experiments.contract.outcome import Outcome
 from experiments.contract.passwords import without_passwords
+from experiments.limits.arithmetic import NATIVE
 from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record, searched_params, study_params, trial_params
 from experiments.planning.terminal import summary
@@ -262,6 +263,7 @@ class TrackingListener:
             Tag.EXCLUSIVE: _word(self._exclusive[key]),
             Tag.EXPLORATORY: _word(config.exploratory),
             Tag.TRIAL_ID: key,
+            **({Tag.BITS: config.bits} if config.bits != NATIVE else {}),
             **({} if generation is None else {Tag.GENERATION: str(generation)}),
             **({Tag.PARENT: config.start.trial, Tag.COPIED: _word(config.start.copied)} if config.start else {}),
             Tag.STUDY_RUN: STUDY_KEY,

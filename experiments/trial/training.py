@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import RETURN, SCORE
 from experiments.fast.off_policy import FastOffPolicy
+from experiments.limits.arithmetic import Arithmetic
 from experiments.rllib import checkpoints, starting_weights
 from experiments.rllib.algorithms import is_asynchronous
 from experiments.rllib.building import build_algorithm_config, environment_of
@@ -87,8 +89,10 @@ class TrainingLoop:
         self._paused_before = pauses.so_far()
         self._trial, self._heartbeat, self._state = trial, heartbeat, state
         self._wall_start = unpaused_s()
+        trial.arithmetic.take()
         config = build_algorithm_config(trial)
         self.algorithm = algorithm = config.algo_class(config=config, storage=storage)
+        algorithm.learner_group.foreach_learner(partial(_compute_so, arithmetic=trial.arithmetic))
         for watch in (average_over_minibatches, time_updates, log_kl):
             algorithm.learner_group.foreach_learner(watch)
         self._measured = ExtensionMetrics(trial, algorithm, {each.name for each in fields(Counters)})
@@ -392,8 +396,8 @@ class TrainingLoop:
     def begin_segment(self) -> None:
         """As `checkpoints.begin_segment`."""
         segment = self.counters.grid_env_steps // self.checkpoint_every
-        seed, threads = self._trial.seed, self._trial.threads_per_process
-        checkpoints.begin_segment(self.algorithm, seed, threads, segment, self._environments)
+        seed, arithmetic = self._trial.seed, self._trial.arithmetic
+        checkpoints.begin_segment(self.algorithm, seed, arithmetic, segment, self._environments)
         self._environments = {}
 
     def close(self) -> None:
@@ -415,3 +419,8 @@ class TrainingLoop:
     def _stop_measuring(self) -> None:
         if self._monitor is not None:
             self._monitor.close()
+
+
+def _compute_so(learner: Any, arithmetic: Arithmetic) -> None:
+    """In the process of a learner, which may be another one."""
+    arithmetic.take()

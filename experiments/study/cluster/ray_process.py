@@ -34,6 +34,7 @@ from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.contract.words import plural
+from experiments.limits.arithmetic import VARIABLES, Arithmetic
 from experiments.limits.cpus import usable_cpus
 from experiments.planning import machines
 from experiments.signals import received_by
@@ -127,11 +128,8 @@ def cluster_of(hardware: HardwareSettings) -> machines.Cluster:
 
 
 def _start_ray(hardware: HardwareSettings) -> None:
-    threads = str(hardware.threads_per_process)
     environment = {
-        "OMP_NUM_THREADS": threads,  # else Ray sets it to the CPUs of each actor
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
+        **Arithmetic(hardware.threads_per_process, hardware.bits).variables,  # threads: else Ray sets them by CPUs
         "PYTHONHASHSEED": "0",
         "PYTHONWARNINGS": "ignore::DeprecationWarning,ignore::UserWarning",
     }
@@ -163,7 +161,8 @@ def _start_ray(hardware: HardwareSettings) -> None:
             environment[PRELOADED] = "experiments.trial.ready"
             # where trials wait for nothing but a process, there is one
             environment["RAY_idle_worker_killing_time_threshold_ms"] = "60000"
-        os.environ.pop(PRELOADED, None)
+        for name in (PRELOADED, *(name for name, value in VARIABLES.items() if os.environ.get(name) == value)):
+            os.environ.pop(name, None)  # of a Ray that ran here before
         os.environ.update(environment | _token())  # inherited by Ray's processes
         try:
             with where:
