@@ -196,6 +196,7 @@ def _report(rows: pd.DataFrame) -> Report:
         )
         for _, row in rows.iterrows()
     ]
+    missing = [name for name in TASKS if name not in {*rows["task"]}]
     return Report(
         name="joint",
         title="What a joint search predicts of configurations that it never trained",
@@ -227,4 +228,5 @@ def _report(rows: pd.DataFrame) -> Report:
                 "Minutes to target. measured: mean over 5 seeds ± its standard error.",
             ),
         ),
+        notes=f"Not measured yet: {', '.join(missing)}." if missing else "",
     )
