@@ -1,21 +1,15 @@
 """Portable bits: what a process computes that was started for them, here and as if on other processors."""
 
-import json
-import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from experiments.limits import arithmetic
 from experiments.limits.arithmetic import DIGESTS, NATIVE, PORTABLE, VARIABLES, Arithmetic, UnportableError, lacking
-from tests.support.suite import ROOT
+from tests.support.processors import PORTABLY, assert_seen, computed
 
-ASKED = "import json; from experiments.limits import arithmetic as a; print(json.dumps([a.digests(), a.differences()]))"
-PORTABLY = Arithmetic(1, PORTABLE).variables
 INTEL = """
 int mkl_serv_intel_cpu_true(void) { return 1; }
 int mkl_serv_intel_cpu(void) { return 1; }
@@ -25,17 +19,6 @@ int mkl_serv_intel_cpu(void) { return 1; }
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking())
 
 
-def computed(variables: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """What a process makes of all operations that was started with some variables, and what it says of that."""
-    plain = {name: value for name, value in os.environ.items() if name not in (*PORTABLY, "GLIBC_TUNABLES")}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ASKED],
-        cwd=ROOT, env={**plain, **Arithmetic(1).variables, **variables}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    digests, differs = json.loads(done.stdout)
-    return digests, differs
-
-
 @pytest.fixture(scope="module")
 def native() -> dict[str, str]:
     return computed({})[0]
@@ -43,7 +26,7 @@ def native() -> dict[str, str]:
 
 def test_a_process_that_was_started_for_it_computes_what_was_seen_on_other_processors() -> None:
     digests, differs = computed(PORTABLY)
-    assert digests == dict(DIGESTS)
+    assert_seen(digests, DIGESTS)
     assert differs == ""
 
 
@@ -61,12 +44,12 @@ def test_what_mkl_takes_the_processor_for_changes_native_bits_and_not_portable_o
     other = as_on_intel(tmp_path)
     if computed(other)[0] == native:
         pytest.skip("this is one of Intel's processors, or one that MKL serves alike")
-    assert computed({**PORTABLY, **other})[0] == dict(DIGESTS)
+    assert computed({**PORTABLY, **other}) == computed(PORTABLY)
 
 
 def test_a_c_library_without_wider_instructions_changes_nothing_of_it() -> None:
     narrow = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512DQ,-AVX512BW"}
-    assert computed({**PORTABLY, **narrow})[0] == dict(DIGESTS)
+    assert computed({**PORTABLY, **narrow}) == computed(PORTABLY)
 
 
 def test_a_c_library_without_fma_is_noticed() -> None:
