@@ -40,8 +40,10 @@ def computed(variables: Mapping[str, str]) -> tuple[dict[str, str], str]:
 
 
 def assert_seen(found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """That digests are those of other processors. On one that was not seen yet a difference is told, and is no failure of
-    the change that is tested; that there is none is told too.
+    """That digests are those of other processors.
+
+    On one that was not seen yet a difference is told, and is no failure of the change that is tested; that there is
+    none is told too.
     """
     here = this_processor()
     if here in SEEN:
