@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter
+from pydantic import Field, StrictBool, StrictStr, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from experiments.config import extension
@@ -31,6 +31,7 @@ from experiments.config.fields import (
 from experiments.config.measurement_settings import MeasurementSettings
 from experiments.config.objective_settings import Objective, ObjectiveSettings, check_objective
 from experiments.config.preprocessing_settings import PreprocessingSettings
+from experiments.config.report_settings import Report, ReportSettings
 from experiments.config.search_settings import (
     SEARCHES,
     ConfirmationSettings,
@@ -293,31 +294,6 @@ class StudySettings:
 
 
 @dataclass(frozen=True, config=STRICT)
-class ReportSettings:
-    """The contents of a study's report, and the thresholds of its conclusions.
-
-    Attributes:
-        video: Whether it shows the chosen policy at play, where the environment can draw and that takes less than 20 s.
-        failure_below: The score below which a seed fails, a return; `None`: the environment's target; without
-            one, half of what the best configuration brings (`analysis.questions.failures`).
-        delta: The largest difference of scores that is practically none, a return; `None`: 2% of the range of scores
-            (`analysis.questions.equivalence`).
-    """
-
-    video: StrictBool = True
-    failure_below: Number | None = None
-    delta: Annotated[Number, Field(gt=0)] | None = None
-
-
-def _report(value: Any) -> Any:
-    """`report=true` and `report=false` for a report as it is, and none."""
-    return (ReportSettings() if value else None) if isinstance(value, bool) else value
-
-
-Report = Annotated[ReportSettings | None, BeforeValidator(_report)]
-
-
-@dataclass(frozen=True, config=STRICT)
 class SuiteConfig:
     """The whole composed configuration.
 
@@ -380,6 +356,10 @@ class SuiteConfig:
             raise ConfigurationError(f"seeds={list(self.seeds)} names a seed twice; each seed is one replicate.")
         check_objective(self)
         check_search(self)
+        if self.hardware.bits != self.bits:
+            raise ConfigurationError(
+                f"hardware.bits={self.hardware.bits}: it follows bits. Try bits={self.hardware.bits}."
+            )
         if self.repeats > 1 and self.env.backend == "envpool":
             raise ConfigurationError(
                 f"repeats={self.repeats} asks whether a trial comes out the same to the bit, "

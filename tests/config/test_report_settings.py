@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.config.errors import ConfigurationError
-from experiments.config.schema import ReportSettings
+from experiments.config.report_settings import ReportSettings
 from tests.support.suite import TINY, PlanOf
 
 
