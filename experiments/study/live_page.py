@@ -26,12 +26,11 @@ _SHARE = 0.002
 """Of the driver's time that writing may take: what is large is written less often."""
 _SILENT_S = 600.0
 """Without news, from which on a page says so."""
-_MOST_POINTS = 200
-"""Of a line; of more every second one is drawn, or every third."""
 _COLOURED = 6
 """Configurations whose curves have a colour, the best so far; the others are grey."""
 _MOST_ROWS = 40
-WIDTH, HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 340, 64, 12, 12, 34
+"""Of a table, and configurations whose curves are drawn."""
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 340, 64, 12, 12, 34
 """Of a chart, px, and of what is around the curves."""
 
 logger = logging.getLogger(__name__)
@@ -51,12 +50,6 @@ class _Trial:
     env_steps_per_s: float = math.nan
     ended: str = ""
     failure: str = ""
-
-    @property
-    def drawn(self) -> list[tuple[int, float]]:
-        """The points of its line, the last one among them."""
-        spacing = -(-len(self.points) // _MOST_POINTS) or 1
-        return self.points[::-spacing][::-1]
 
     @property
     def newest(self) -> float:
@@ -157,11 +150,12 @@ class LivePage:
         best_first = sorted(rows, key=lambda row: (not row["returns"], -row["order"]))  # what was not evaluated last
         for rank, row in enumerate(best_first):
             row["colour"] = rank if rank < _COLOURED and row["returns"] else None
+        shown = best_first[:_MOST_ROWS]
         return {
             "name": env,
-            "chart": _chart(best_first, of_env, self._targets[env]),
-            "rows": best_first[:_MOST_ROWS],
-            "hidden": max(0, len(rows) - _MOST_ROWS),
+            "chart": _chart(shown, of_env, self._targets[env]),
+            "rows": shown,
+            "hidden": len(rows) - len(shown),
         }
 
 
@@ -189,14 +183,14 @@ def _chart(
     rows: Sequence[Mapping[str, Any]], of_env: Mapping[str, Mapping[str, _Trial]], target: float | None
 ) -> dict[str, Any] | None:
     """Each trial's return by env steps, in the px of the chart; None where nothing was evaluated."""
-    points = [p for trials in of_env.values() for t in trials.values() for p in t.points]
+    points = [p for row in rows for t in of_env[row["label"]].values() for p in t.points]
     if not points:
         return None
     last = max(env_steps for env_steps, _ in points) or 1
     heights = [value for _, value in points] + ([] if target is None else [target])
     low, high = min(heights), max(heights)
     high = high if high > low else low + 1.0
-    wide, tall = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+    wide, tall = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def y(value: float) -> float:
         return round(_TOP + tall * (high - value) / (high - low), 1)
@@ -205,19 +199,19 @@ def _chart(
         {
             "colour": row["colour"],
             "title": row["label"],
-            "points": " ".join(f"{_LEFT + wide * steps / last:.1f},{y(value)}" for steps, value in trial.drawn),
+            "points": " ".join(f"{_LEFT + wide * steps / last:.1f},{y(value)}" for steps, value in trial.points),
         }
         for row in reversed(rows)  # the best on top
         for trial in of_env[row["label"]].values()
         if trial.points
     ]
     return {
-        "size": (WIDTH, HEIGHT),
+        "size": (_WIDTH, _HEIGHT),
         "lines": lines,
         "target": None if target is None else (y(target), f"target {target:g}"),
         "y": [(y(value), f"{value:.4g}") for value in (low, (low + high) / 2, high)],
         "x": [(_LEFT + wide * part, f"{round(last * part):,}") for part in (0.0, 0.5, 1.0)],
         "left": _LEFT,
-        "right": WIDTH - _RIGHT,
-        "bottom": HEIGHT - _BOTTOM,
+        "right": _WIDTH - _RIGHT,
+        "bottom": _HEIGHT - _BOTTOM,
     }
