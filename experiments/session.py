@@ -5,7 +5,6 @@ What can be checked without Ray and RLlib is checked before they are imported, w
 
 import contextlib
 import functools
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from experiments.config.trial_config import Compose
 from experiments.contract.mlflow_environment import keep_out
 from experiments.contract.passwords import without_passwords
 from experiments.contract.words import labelled
-from experiments.limits.arithmetic import PORTABLE, VARIABLES
+from experiments.limits.arithmetic import PORTABLE, missing
 from experiments.tracking.place import Place
 from experiments.tracking.store_address import check_local, check_store
 
@@ -130,7 +129,7 @@ def opened(request: Request) -> Iterator["Session"]:
         raise ConfigurationError(
             "modules=: the processes of a Ray that runs already do not find them. Call ray.shutdown() first."
         )
-    if has_ray and suite.bits == PORTABLE and any(os.environ.get(name) != value for name, value in VARIABLES.items()):
+    if has_ray and suite.bits == PORTABLE and missing():
         raise ConfigurationError(
             "bits=portable: the processes of the Ray that runs already compute natively. Call ray.shutdown() first."
         )

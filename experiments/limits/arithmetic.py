@@ -28,7 +28,9 @@ VARIABLES: Mapping[str, str] = {
     "OPENBLAS_CORETYPE": "Haswell",
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
 }
-"""What a process is started with, whatever its shell has: sources in docs/reproducibility.md."""
+"""What a process is started with, whatever its shell has: MKL's conditional numerical reproducibility, ATen's and
+oneDNN's dispatch, OpenBLAS's DYNAMIC_ARCH, and NumPy's CPU dispatcher, whose names are those of NumPy 2.4.
+"""
 SEEN_WITH: Mapping[str, str] = {"torch": "2.13.0", "numpy": "2.4.6"}
 """Versions that `DIGESTS` were seen with; a build of torch for a GPU computes the same on a CPU."""
 DIGESTS: Mapping[str, str] = {
@@ -100,6 +102,11 @@ def lacking(machine: str = platform.machine(), cpuinfo: Path = _CPUINFO) -> str:
     return f"this processor has no {' and no '.join(missing).upper()}" if missing else ""
 
 
+def missing() -> list[str]:
+    """Names of the `VARIABLES` that this process does not have."""
+    return [name for name, value in VARIABLES.items() if os.environ.get(name) != value]
+
+
 @cache
 def differences() -> str:
     """What this process computes otherwise than was seen, a clause; "" if nothing."""
@@ -112,15 +119,16 @@ def differences() -> str:
     ]
     if other:
         return f"the promise is for the pinned packages, and here is {' and '.join(other)}"
-    unset = [name for name, value in VARIABLES.items() if os.environ.get(name) != value]
-    if unset:
+    if unset := missing():
         return f"this process was started without {', '.join(unset)}"
     wrong = [name for name, digest in digests().items() if DIGESTS.get(name) != digest]
     return f"{', '.join(wrong)} came out otherwise than on the processors that were seen" if wrong else ""
 
 
 def digests() -> dict[str, str]:
-    """Operation to the digest of what this process makes of it, of inputs that need no arithmetic to be made."""
+    """Operation to the digest of what this process makes of it. Inputs need no arithmetic to be made, and nothing is
+    drawn: it may be asked while a trial is built.
+    """
     return {name: _digest(operation()) for name, operation in _OPERATIONS.items()}
 
 
@@ -156,11 +164,10 @@ def _numpy(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Callable[[
 
 
 def _lstm(torch: Any, x: Any, weights: Any) -> Any:
-    cell = torch.nn.LSTM(16, 16, batch_first=True)
-    with torch.no_grad():
-        for parameter, row in zip(cell.parameters(), weights.split(64 * 16), strict=False):
-            parameter.copy_(row[: parameter.numel()].reshape(parameter.shape))
-    return cell(x)[0]
+    # not the module, which draws weights of its own
+    of_input, of_state, *biases = weights.reshape(4, 64, 16)
+    params, zeros = [of_input, of_state, *(bias[:4].flatten() for bias in biases)], torch.zeros(1, len(x), 16)
+    return torch.lstm(x, (zeros, zeros), params, True, 1, 0.0, False, False, True)[0]  # one layer, batch first
 
 
 def _transcendental(np: Any, x: Any) -> Any:

@@ -271,4 +271,4 @@ def _measuring(plan: Plan) -> Expected:
     of_each = how.warmup_s + how.seconds + _TRIAL_S
     starting = sum(TrialEstimate(c).start_s for c in plan.configurations) / len(plan.configurations)
     seconds = plan.num_trials * (of_each + starting) + _START_S + _FIRST_TRIAL_S
-    return Expected(durations.estimated(seconds, _WITHIN_MEASURED).over(1))
+    return Expected(durations.estimated(seconds, _WITHIN_MEASURED))

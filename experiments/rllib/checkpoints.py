@@ -160,7 +160,7 @@ def begin_segment(
     Args:
         algorithm: RLlib's algorithm, between two training iterations.
         seed: The trial's seed.
-        arithmetic: How each process computes.
+        arithmetic: How each runner computes.
         segment: The number of the segment that begins, from 1.
         of_environments: The state that environments go on from.
     """
@@ -176,7 +176,7 @@ def begin_segment(
     )
     # In this order, as when the algorithm was built: a runner in the learner's process has the last word.
     learner_seed = process_seed(seed, Role.ALGORITHM, segment=segment)
-    algorithm.learner_group.foreach_learner(partial(_begin_learner, seed=learner_seed, arithmetic=arithmetic))
+    algorithm.learner_group.foreach_learner(partial(_seed_learner, seed=learner_seed))
     seed_process(learner_seed)
     seed_replay(seed=seed, algorithm=algorithm, segment=segment)
     common = [_newest_weights(algorithm), ray.put(of_environments)]
@@ -265,8 +265,7 @@ def _set_learning_rates(learner: Any, rates: dict[str, list[float]]) -> None:
             group["lr"] = rate
 
 
-def _begin_learner(learner: Any, seed: int, arithmetic: Arithmetic) -> None:
-    arithmetic.take()
+def _seed_learner(learner: Any, seed: int) -> None:
     seed_process(seed)
 
 

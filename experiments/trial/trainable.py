@@ -12,7 +12,6 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-import torch
 from ray.exceptions import RayError, RayTaskError
 from ray.tune import PlacementGroupFactory, Trainable
 
@@ -87,7 +86,6 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._measure_system = bool(config.get(MEASURE_SYSTEM))
         self._followed = bool(config.get(FOLLOWED))
         self._driver: Address | None = config.get(DRIVER)
-        torch.set_num_threads(self._trial.threads_per_process)
         self._training: TrainingLoop | None = None
         self._state: ProcessState | None = None  # since the trial came to this process
         self._left = 0.0  # when step() returned

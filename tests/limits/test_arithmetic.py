@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.limits import arithmetic
 from experiments.limits.arithmetic import DIGESTS, NATIVE, PORTABLE, VARIABLES, Arithmetic, UnportableError, lacking
@@ -72,6 +73,12 @@ def test_a_process_that_was_not_started_for_it_refuses(monkeypatch: pytest.Monke
         Arithmetic(1, PORTABLE).take()
     Arithmetic(1, NATIVE).take()
     arithmetic.differences.cache_clear()
+
+
+def test_to_look_draws_nothing() -> None:
+    before = torch.get_rng_state()
+    arithmetic.digests()
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_what_a_machine_lacks_is_said(tmp_path: Path) -> None:

@@ -16,12 +16,11 @@ pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking())
     [
         (("algorithm=appo",), "bits=portable: appo samples while it learns.*try algorithm=ppo"),
         (("hardware.num_gpus=1", "hardware.num_gpus_per_learner=1"), "GPUs differ.*hardware.num_gpus=0"),
+        (("bits=native", "hardware.bits=portable"), r"hardware.bits=portable: it follows bits. Try bits=portable"),
         (("env.backend=envpool",), "EnvPool does not even.*env.backend=gymnasium"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_with_the_fix(
-    words: tuple[str, ...], message: str, plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_promised_is_refused_with_the_fix(words: tuple[str, ...], message: str, plan_of: PlanOf) -> None:
     with pytest.raises(ConfigurationError, match=message):
         plan_of("study=single", "bits=portable", *words)
 

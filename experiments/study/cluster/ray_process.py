@@ -51,6 +51,8 @@ some may never be, at 0.3 GiB each."""
 
 _ROOT, _PACKAGES = Path(experiments.__file__).resolve().parents[1], ("experiments", "analysis", "conf", "science")
 """Where the suite's packages are."""
+_replaced: dict[str, str | None] = {}
+"""Variables of the shell's that the Ray that runs here was started without, with the values that they had."""
 _OF_LOSSES = re.compile("A worker died|has been marked dead|Raylet is terminated")
 """Ray's lines on nodes and processes that are lost, in up to forty lines each: the suite says it in one."""
 
@@ -161,8 +163,9 @@ def _start_ray(hardware: HardwareSettings) -> None:
             environment[PRELOADED] = "experiments.trial.ready"
             # where trials wait for nothing but a process, there is one
             environment["RAY_idle_worker_killing_time_threshold_ms"] = "60000"
-        for name in (PRELOADED, *(name for name, value in VARIABLES.items() if os.environ.get(name) == value)):
-            os.environ.pop(name, None)  # of a Ray that ran here before
+        os.environ.pop(PRELOADED, None)
+        _give_back()
+        _replaced.update({name: os.environ.get(name) for name in VARIABLES if name in environment})
         os.environ.update(environment | _token())  # inherited by Ray's processes
         try:
             with where:
@@ -200,6 +203,14 @@ def _start_ray(hardware: HardwareSettings) -> None:
             ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError, AuthenticationError) as error:
         raise ConfigurationError(f"hardware.address={hardware.address}: {why_not_joined(error)}") from None
+
+
+def _give_back() -> None:
+    """Give the shell's variables back that a Ray that ran here before was started without."""
+    while _replaced:
+        name, value = _replaced.popitem()
+        os.environ.pop(name, None)
+        os.environ.update({} if value is None else {name: value})
 
 
 def _token() -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
+from experiments.limits.arithmetic import NATIVE, PORTABLE, VARIABLES
 from experiments.limits.cpus import Cpus
 from experiments.planning import machines
 from experiments.study.cluster import ray_process
@@ -56,6 +57,18 @@ def test_rays_processes_get_ready_for_trials_where_there_are_few_and_each_has_a_
         monkeypatch.setitem(os.environ, ray_process.PRELOADED, "of.an.earlier.start")
         ray_process._start_ray(HardwareSettings("auto", num_cpus=cpus))
         assert (told.pop(ray_process.PRELOADED, None) == ready_module.__name__) == ready
+
+
+def test_what_the_shell_says_of_arithmetic_stands_again_after_a_portable_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, str]] = []
+    shells = {name: value for name, value in os.environ.items() if name not in VARIABLES} | {"MKL_CBWR": "COMPATIBLE"}
+    monkeypatch.setattr(os, "environ", dict(shells))
+    monkeypatch.setattr(ray_process.ray, "init", lambda **how: told.append(dict(os.environ)))
+    for bits in (PORTABLE, NATIVE, PORTABLE, NATIVE):
+        ray_process._start_ray(HardwareSettings("auto", num_cpus=1, bits=bits))
+    for portable, native in (told[:2], told[2:]):
+        assert portable.items() >= VARIABLES.items()
+        assert {name: native.get(name) for name in VARIABLES} == {name: shells.get(name) for name in VARIABLES}
 
 
 def test_trials_import_the_suite_and_not_a_folder_of_its_name_where_the_command_was_typed(
