@@ -47,7 +47,8 @@ TASKS = {
             "env.id=benchmarks.support.waiting:WaitingCartPole-v0",
             "env.target=475",
             "budget_env_steps=60000",
-            "hardware.num_cpus=24",  # what learns waits: eight trials take one core
+            "hardware.num_cpus=24",
+            "hardware.max_concurrent_trials=8",  # what learns waits: eight trials take one core
             "search.max_seeds=5",
         ),
         4,

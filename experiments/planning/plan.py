@@ -355,7 +355,8 @@ def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], 
     if isinstance(suite.search, JointSearch):  # those of fewest processes learn side by side, the others run alone
         fewest = min(c.layout.num_env_runners for c in configurations)
         configurations = [c for c in configurations if c.layout.num_env_runners == fewest]
-        of_each = max(c.request.required_resources.get("CPU", 1) for c in configurations)
-        limit = min(limit, max(1, int(configurations[0].facts["num_cpus"] // of_each)))
+        if not suite.hardware.max_concurrent_trials:  # by CPUs that there are: more may be declared, for the layouts
+            of_each = max(c.request.required_resources.get("CPU", 1) for c in configurations)
+            limit = min(limit, max(1, int(configurations[0].facts["num_cpus"] // of_each)))
     requests = {str((c.request.strategy, c.request.bundles)): c.request for c in configurations}  # mostly one
     return min(trials_at_once(request, cluster, limit) for request in requests.values())

@@ -32,6 +32,10 @@ def test_a_joint_search_learns_in_the_simplest_layout_and_leaves_out_what_does_n
     assert plan.env_steps_in_all() == (40 + 4 * 5) * plan.suite.budget_env_steps
 
 
+def test_trials_that_wait_may_learn_beside_more_than_there_are_cpus_for(plan_of: PlanOf) -> None:
+    assert plan_of(*SMALL, "hardware.max_concurrent_trials=3", cluster=DECLARED).concurrency == 3
+
+
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "appo", "impala"])
 def test_it_is_planned_for_other_algorithms(algorithm: str, plan_of: PlanOf) -> None:
     env = "env=pendulum" if algorithm == "sac" else "env=cartpole"
