@@ -16,6 +16,7 @@ MODULES = {
     "scale": "studies.scale",
     "study_vs_stock": "studies.study_vs_stock",
     "fast": "fast.speed",
+    "gemm": "fast.gemm",
     "fast_memory": "fast.memory",
     "fast_waiting": "fast.waiting",
     "preprocessing_cost": "fast.preprocessing",

@@ -3,6 +3,10 @@
 import importlib.util
 from pathlib import Path
 
+from experiments.limits import mkl
+
+mkl.answer()  # before torch is imported, here as in every process of a trial
+
 # a notebook imports what lies beside it first
 for _name, _file in {"analysis": "load.py", "conf": "config.yaml"}.items():
     _found = importlib.util.find_spec(_name)

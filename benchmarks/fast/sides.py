@@ -33,6 +33,8 @@ def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connect
     # RLlib talks, for as long as this process lives
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     try:
+        if side not in ("sb3", "stock"):  # these come with torch as it is shipped: experiments/limits/mkl.py
+            import experiments  # noqa: F401
         import torch
 
         torch.set_num_threads(1)
@@ -97,6 +99,53 @@ class Side:
         self._connection.close()
         self._process.join(30)
         self._process.kill()
+
+
+def product(side: str, rows: int, terms: int, columns: int) -> Turn:
+    """A product of matrices in single precision by `torch`, `numpy` or `onednn`; a turn is of so many operations."""
+    import torch
+
+    a, b = torch.rand(rows, terms), torch.rand(terms, columns)
+    if side == "numpy":
+        import numpy as np
+
+        left, right, into = a.numpy(), b.numpy(), np.empty((rows, columns), np.float32)
+        multiply: Callable[[], Any] = lambda: np.matmul(left, right, out=into)  # noqa: E731
+    elif side == "onednn":
+        weights = b.T.contiguous()
+        multiply = lambda: torch.ops.mkldnn._linear_pointwise(a, weights, None, "none", [], "")  # noqa: E731
+    else:
+        result = torch.empty(rows, columns)
+        multiply = lambda: torch.mm(a, b, out=result)  # noqa: E731
+    flops = 2 * rows * terms * columns
+    times = max(1, 10_000_000 // flops)
+
+    def turn() -> int:
+        for _ in range(times):
+            multiply()
+        return times * flops
+
+    return _settled(turn)
+
+
+PRODUCT = product.__name__
+
+
+def flops_per_env_step(case: str, settings: Mapping[str, Any]) -> float:
+    """Floating-point operations of the products of matrices in RLlib's own parts, an env step, as torch counts them.
+
+    Args:
+        case: A function of this module.
+        settings: Its keyword arguments.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    turn = globals()[case]("stock", **settings)
+    turn()
+    turn()  # of algorithms with a replay buffer the first ones learn nothing
+    with FlopCounterMode(display=False) as counter:
+        steps = turn()
+    return float(counter.get_total_flops() / steps)
 
 
 def sampling(side: str, env: str, envs: int, width: int) -> Turn:

@@ -15,30 +15,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Literal
+
+from experiments.limits import mkl
+from experiments.limits.processor import Processor, this_processor
 
 Bits = Literal["native", "portable"]
 NATIVE: Bits = "native"
 PORTABLE: Bits = "portable"
 VARIABLES: Mapping[str, str] = {
-    "MKL_CBWR": "COMPATIBLE",
+    "MKL_CBWR": "AVX2",
+    mkl.VARIABLE: mkl.EVERYWHERE,
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "OPENBLAS_CORETYPE": "Haswell",
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
 }
-"""What a process is started with, whatever its shell has: MKL's conditional numerical reproducibility, ATen's and
-oneDNN's dispatch, OpenBLAS's DYNAMIC_ARCH, and NumPy's CPU dispatcher, whose names are those of NumPy 2.4.
+"""What a process is started with, whatever its shell has: MKL's conditional numerical reproducibility, whoever made the
+processor, ATen's and oneDNN's dispatch, OpenBLAS's DYNAMIC_ARCH, and NumPy's CPU dispatcher, whose names are those of
+NumPy 2.4. MKL's COMPATIBLE is not the same everywhere: it has square roots from an instruction (rsqrtps) whose digits
+are the processor's own, and a quarter of AVX2's speed.
 """
 SEEN_WITH: Mapping[str, str] = {"torch": "2.13.0", "numpy": "2.4.6"}
 """Versions that `DIGESTS` were seen with; a build of torch for a GPU computes the same on a CPU."""
 DIGESTS: Mapping[str, str] = {
-    "a product of torch's": "837b446ea9f465e4",
-    "a large product of torch's": "4e0056f0e01f96fd",
-    "a gradient's product of torch's": "8ca7e643308cfb64",
+    "a product of torch's": "18671028e4795db9",
+    "a large product of torch's": "b84dfba15d445de6",
+    "a gradient's product of torch's": "8dd8abc0d49b354e",
     "a sum of torch's": "b4fab05e5877b9ad",
-    "functions of torch's": "851d9c103d0abdec",
+    "functions of torch's": "b06dfe887115b1e7",
     "a convolution of torch's": "aea9b901ae8d77ef",
     "a convolution of torch's, channels last": "aea9b901ae8d77ef",
     "an LSTM of torch's": "a0967845324f786d",
@@ -49,7 +54,6 @@ DIGESTS: Mapping[str, str] = {
 }
 """Operation to the digest of its result. One that is renewed needs its reason in the same commit."""
 _NEEDED = ("avx2", "fma")
-_CPUINFO = Path("/proc/cpuinfo")
 
 
 class UnportableError(RuntimeError):
@@ -88,17 +92,16 @@ class Arithmetic:
         return counts | (dict(VARIABLES) if self.bits == PORTABLE else {})
 
 
-def lacking(machine: str = platform.machine(), cpuinfo: Path = _CPUINFO) -> str:
+def lacking(machine: str = platform.machine(), processor: Processor | None = None) -> str:
     """What this machine lacks for portable bits, a clause; "" if nothing.
 
     Args:
         machine: Its architecture.
-        cpuinfo: Linux's file on its processors.
+        processor: Its processor.
     """
     if platform.system() != "Linux" or machine != "x86_64":
         return f"it takes Linux on x86-64, and this is {platform.system()} on {machine}"
-    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
-    missing = [name for name in _NEEDED if name not in flags]
+    missing = [name for name in _NEEDED if name not in (processor or this_processor()).flags]
     return f"this processor has no {' and no '.join(missing).upper()}" if missing else ""
 
 

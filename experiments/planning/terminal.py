@@ -9,6 +9,7 @@ from rich.table import Table
 from experiments.config import extension
 from experiments.config.errors import first_line
 from experiments.contract.words import labelled, mib, plural, span
+from experiments.limits import mkl
 from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
 from experiments.planning.estimate import Earlier, study_duration
@@ -56,6 +57,7 @@ def plan_lines(plan: Plan) -> list[str]:
         labelled("memory", _memory(plan)),
         labelled("checkpoints", _checkpoints(plan)),
         *_processes(plan),
+        *_unused(plan),
         labelled(
             "throughput",
             "comparable: each trial runs alone"
@@ -64,6 +66,20 @@ def plan_lines(plan: Plan) -> list[str]:
             if plan.measures
             else "not comparable across studies: trials share the machine",
         ),
+    ]
+
+
+def _unused(plan: Plan) -> list[str]:
+    """That this processor is not used as it could be, and how it would be: a line, or none."""
+    why = "" if plan.cluster.is_joined else mkl.answer()
+    if why in ("", mkl.TOO_LATE):  # which is nothing to the processes of trials
+        return []
+    return [
+        labelled(
+            "processor",
+            f"torch multiplies matrices with kernels for processors that are none of Intel's, up to twice as slow here "
+            f"as need be: {why}. Try {mkl.VARIABLE}={mkl.EVERYWHERE}",
+        )
     ]
 
 

@@ -14,9 +14,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
 from experiments.contract import PROGRAM
 from experiments.contract.passwords import without_passwords
-from experiments.trial.usage.machine import cpu_model
+from experiments.limits import mkl
+from experiments.limits.processor import this_processor
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ray", "torch", "gymnasium", "numpy", "mlflow", "optuna", "hydra-core")
@@ -29,6 +32,7 @@ VARIABLES = (
     "PYTHONHASHSEED",
     "ATEN_CPU_CAPABILITY",
     "MKL_CBWR",
+    mkl.VARIABLE,
     "MKL_ENABLE_INSTRUCTIONS",
     "ONEDNN_MAX_CPU_ISA",
     "DNNL_MAX_CPU_ISA",
@@ -114,7 +118,8 @@ def host() -> dict[str, Any]:
     return {
         "host": platform.node(),
         "platform": platform.platform(),
-        "cpu": cpu_model(),
+        "cpu": this_processor().name,
+        "cpu_instructions": " ".join(this_processor().vector_instructions),
         "cpu_count": os.cpu_count(),
         **({"gpus": gpus} if (gpus := _gpus()) else {}),
     }
@@ -146,11 +151,14 @@ def arithmetic() -> dict[str, str]:
     numpy_build: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
     blas = numpy_build["Build Dependencies"]["blas"]
     instructions = numpy_build["SIMD Extensions"]
+    loaded = {library["internal_api"]: str(library.get("architecture", "")) for library in threadpool_info()}
     return {
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch_libraries": "; ".join(" ".join(library.split()) for library in libraries),
         "numpy_cpu_features": " ".join([*instructions["baseline"], *instructions.get("found", [])]),
+        "mkl_kernels": mkl.kernels(),
         "numpy_blas": f"{blas['name']} {blas.get('version', '')}".strip(),
+        "numpy_blas_kernels": loaded.get("openblas", ""),
     }
 
 

@@ -27,13 +27,16 @@ class Change:
 
 _WORDS = {
     "host.cpu": "CPU",
+    "host.cpu_instructions": "the CPU's instructions",
     "host.cpu_count": "CPUs",
     "host.gpus": "GPUs",
     "versions.python": "Python",
     "arithmetic.torch_cpu_capability": "torch's instruction set",
     "arithmetic.torch_libraries": "torch's libraries",
+    "arithmetic.mkl_kernels": "MKL's kernels",
     "arithmetic.numpy_cpu_features": "NumPy's instruction sets",
     "arithmetic.numpy_blas": "NumPy's BLAS",
+    "arithmetic.numpy_blas_kernels": "NumPy's BLAS takes the kernels of",
 }
 """Words for a fact of a provenance record, where its own name says too little."""
 

@@ -3,6 +3,7 @@ and running the command line.
 """
 
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.trials import Make
 
 _OF_THE_SHELL = (
-    *("MLFLOW_", "RAY_", "TUNE_", "RLLIB_", "HYDRA_", "OMP_", "MKL_", "MPL", "XDG_", "SLURM_", "CUDA_"),
+    *("MLFLOW_", "RAY_", "TUNE_", "RLLIB_", "HYDRA_", "OMP_", "MKL_", "MPL", "XDG_", "RL_SCALING_", "SLURM_", "CUDA_"),
     *(
         "COLUMNS",
         "LINES",
@@ -40,6 +41,7 @@ _OF_THE_SHELL = (
 for name in [name for name in os.environ if name.startswith(_OF_THE_SHELL)]:
     del os.environ[name]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored under nohup
+importlib.import_module("experiments")  # before a test imports torch: experiments/limits/mkl.py
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # matrices here are small: threads only get into each other's way
 if "PYTEST_XDIST_WORKER" not in os.environ:  # nor what there is at home; workers share one
     os.environ["HOME"] = tempfile.mkdtemp(prefix="home-of-tests-")

@@ -5,12 +5,12 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from experiments.limits.arithmetic import DIGESTS, PORTABLE, Arithmetic
+from experiments.limits.processor import this_processor
 from tests.support.suite import ROOT
 
 SEEN = ("AuthenticAMD 25 1",)
@@ -21,18 +21,16 @@ _ASKED = (
 )
 
 
-def this_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Vendor, family and model of this one."""
-    facts = dict(line.split(":", 1) for line in cpuinfo.read_text().split("\n\n")[0].splitlines() if ":" in line)
-    known = {name.strip(): value.strip() for name, value in facts.items()}
-    return " ".join(known.get(name, "unknown") for name in ("vendor_id", "cpu family", "model"))
+def computed(variables: Mapping[str, str], by: Sequence[str] = ()) -> tuple[dict[str, str], str]:
+    """What a process makes of all operations that was started with some variables, and what it says of that.
 
-
-def computed(variables: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """What a process makes of all operations that was started with some variables, and what it says of that."""
+    Args:
+        variables: Of its environment.
+        by: The command that runs it, such as an emulator.
+    """
     plain = {name: value for name, value in os.environ.items() if name not in (*PORTABLY, "GLIBC_TUNABLES")}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _ASKED],
+        [*by, sys.executable, "-W", "ignore", "-c", _ASKED],
         cwd=ROOT, env={**plain, **Arithmetic(1).variables, **variables}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     digests, differs = json.loads(done.stdout)
@@ -45,7 +43,8 @@ def assert_seen(found: Mapping[str, str], expected: Mapping[str, str]) -> None:
     On one that was not seen yet a difference is told, and is no failure of the change that is tested; that there is
     none is told too.
     """
-    here = this_processor()
+    processor = this_processor()
+    here = f"{processor.vendor} {processor.family} {processor.model}"
     if here in SEEN:
         assert dict(found) == dict(expected)
         return

@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.config.errors import ConfigurationError, first_line, reason_of
 from experiments.contract.words import labelled, some
+from experiments.limits.arithmetic import NATIVE, Bits
 from experiments.planning.plan import Plan
 from experiments.study.cluster import node_report
 from experiments.study.cluster.node_report import NodeReport
@@ -63,7 +64,7 @@ def check_nodes(plan: Plan, folder: Path, setting: str = "output_dir") -> list[s
             raise ConfigurationError(mark.refusal(problems))
         if problem := unfit(_own_report(), reports):
             raise ConfigurationError(f"{cluster}: {problem}")
-    return differences(reports)
+    return differences(reports, plan.suite.bits)
 
 
 class JoinCheck:
@@ -123,7 +124,7 @@ class JoinCheck:
                     fit[name] = report
         if not self._asked:
             self._marks.close()
-        return why, [*differences(fit), *said]
+        return why, [*differences(fit, self._plan.suite.bits), *said]
 
     def _why_not(self, name: str, report: NodeReport) -> str:
         return f"{report.folder}: {self._folder}" if report.folder else unfit(self._own, {name: report})
@@ -163,11 +164,12 @@ def unfit(here: NodeReport, reports: Mapping[str, NodeReport]) -> str:
     return ""
 
 
-def differences(reports: Mapping[str, NodeReport]) -> list[str]:
+def differences(reports: Mapping[str, NodeReport], bits: Bits = NATIVE) -> list[str]:
     """In what nodes differ from the first one that may change the last bits of a result, as lines for the terminal.
 
     Args:
         reports: Node, by name and address, to its answer.
+        bits: The study's.
     """
     if not reports:
         return []
@@ -179,8 +181,12 @@ def differences(reports: Mapping[str, NodeReport]) -> list[str]:
     return [
         labelled(
             "differs",
-            f"{some(found, _MOST)} on {some(nodes, _MOST)}. Trials there may not be the same to the bit "
-            f"as on {next(iter(reports))}.",
+            f"{some(found, _MOST)} on {some(nodes, _MOST)}. "
+            + (
+                f"Trials there may not be the same to the bit as on {next(iter(reports))}."
+                if bits == NATIVE
+                else "What trials learn is the same to the bit: bits=portable."
+            ),
         )
         for found, nodes in alike.items()
     ]

@@ -34,6 +34,7 @@ from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import HardwareSettings
 from experiments.contract.words import plural
+from experiments.limits import mkl
 from experiments.limits.arithmetic import VARIABLES, Arithmetic
 from experiments.limits.cpus import usable_cpus
 from experiments.planning import machines
@@ -49,6 +50,8 @@ _MOST_READY = 16
 """Processes, one a CPU, that import what a trial needs before they are given one: of more,
 some may never be, at 0.3 GiB each."""
 
+_MKL = f"{mkl.__name__}.{mkl.answer.__name__}"
+"""What processes of a joined cluster do at their start, before torch is imported."""
 _ROOT, _PACKAGES = Path(experiments.__file__).resolve().parents[1], ("experiments", "analysis", "conf", "science")
 """Where the suite's packages are."""
 _replaced: dict[str, str | None] = {}
@@ -155,6 +158,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
             )
         machine = machines.local_machine(hardware)
         num_cpus = int(machine.num_cpus)
+        environment[PRELOADED] = experiments.__name__  # before torch: see there
         if num_cpus > usable_cpus().usable:
             # else a process for each CPU that was declared, at once
             environment["RAY_prestart_worker_first_driver"] = "0"
@@ -199,8 +203,11 @@ def _start_ray(hardware: HardwareSettings) -> None:
             *own_modules.copies(),
         )
         modules = [str(path) for path in shipped]
+        if mkl.VARIABLE in os.environ:
+            environment.setdefault(mkl.VARIABLE, os.environ[mkl.VARIABLE])
         with where:
-            ray.init(address=hardware.address, runtime_env={"env_vars": environment, "py_modules": modules}, **common)
+            runtime_env = {"env_vars": environment, "py_modules": modules, "worker_process_setup_hook": _MKL}
+            ray.init(address=hardware.address, runtime_env=runtime_env, **common)
     except (ConnectionError, TimeoutError, RuntimeError, ValueError, AuthenticationError) as error:
         raise ConfigurationError(f"hardware.address={hardware.address}: {why_not_joined(error)}") from None
 

@@ -3,14 +3,12 @@
 The standard library only, until a process with Ray asks.
 """
 
-import functools
-import platform
 import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from experiments.limits.processor import this_processor
 from experiments.trial.events import Placed
 
 NODE_GROUP = "ray.io/node-group"
@@ -38,25 +36,13 @@ def this_machine() -> Machine:
     """The machine of the calling process; of a process of Ray's with its GPUs and node group."""
     ray, torch = sys.modules.get("ray"), sys.modules.get("torch")
     if ray is None or torch is None or not ray.is_initialized():
-        return Machine(socket.gethostname(), cpu_model())
+        return Machine(socket.gethostname(), this_processor().name)
     # Where Ray has given none, torch may see them all the same.
     gpus = (
         tuple(torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())) if ray.get_gpu_ids() else ()
     )
     node_type = ray.get_runtime_context().get_node_labels().get(NODE_GROUP, "")
-    return Machine(socket.gethostname(), cpu_model(), gpus, str(node_type))
-
-
-@functools.cache
-def cpu_model() -> str:
-    """The model of this machine's CPU."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
+    return Machine(socket.gethostname(), this_processor().name, gpus, str(node_type))
 
 
 def placed_on(machines: Sequence[Machine]) -> Placed:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 import ray
 
+from experiments.limits.arithmetic import PORTABLE
 from experiments.study.cluster import node_check
 from experiments.study.cluster.node_check import JoinCheck, check_nodes, differences, unfit
 from experiments.study.cluster.node_report import SAME, NodeReport, own_code, own_machine, own_versions, report
@@ -64,6 +65,12 @@ def test_kinds_of_cpu_and_builds_of_torch_are_said_once_for_all_nodes_alike() ->
     (line,) = differences({"one": _node(), **{f"x{number}": _node(machine=xeon) for number in range(5)}})
     assert "CPU AMD EPYC -> Intel Xeon, torch 2.13.0+cpu -> 2.13.0+cu128 on x0, x1, x2 and 2 more" in line
     assert "one-more" not in line
+
+
+def test_unlike_cpus_are_nothing_to_what_portable_trials_learn() -> None:
+    nodes = {"one": _node(), "two": _node(machine={**EPYC, "host": {"cpu": "Intel Xeon"}})}
+    assert "may not be the same to the bit as on one" in differences(nodes)[0]
+    assert "What trials learn is the same to the bit: bits=portable." in differences(nodes, PORTABLE)[0]
 
 
 def test_gpus_of_one_node_alone_are_no_difference() -> None:

@@ -1,0 +1,61 @@
+"""This machine's processor, by Linux."""
+
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
+_VECTOR = ("avx", "avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_tile")
+"""Instructions that kernels of matrices and sums are chosen by, the oldest first."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A processor.
+
+    Attributes:
+        vendor: As it names itself: `GenuineIntel`, `AuthenticAMD`; "" where it is not known.
+        family: Its number.
+        model: Its number within the family.
+        name: What it is sold as.
+        flags: Names of its instructions and the like.
+    """
+
+    vendor: str = ""
+    family: str = ""
+    model: str = ""
+    name: str = ""
+    flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, cpuinfo: Path = CPUINFO) -> "Processor":
+        """The first one that Linux lists.
+
+        Args:
+            cpuinfo: Linux's file on them.
+        """
+        try:
+            first = cpuinfo.read_text().partition("\n\n")[0]
+        except OSError:
+            return cls(name=platform.processor())
+        fields = (line.partition(":") for line in first.splitlines())
+        facts = {name.strip(): value.strip() for name, _, value in fields}
+        return cls(
+            facts.get("vendor_id", ""),
+            facts.get("cpu family", ""),
+            facts.get("model", ""),
+            facts.get("model name", platform.processor()),
+            frozenset(facts.get("flags", "").split()),
+        )
+
+    @property
+    def vector_instructions(self) -> tuple[str, ...]:
+        """Those that kernels of matrices and sums are chosen by."""
+        return tuple(name for name in _VECTOR if name in self.flags)
+
+
+@cache
+def this_processor() -> Processor:
+    """That of this machine."""
+    return Processor.read()
