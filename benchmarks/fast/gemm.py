@@ -6,13 +6,19 @@ with it, by the kernels that MKL takes and for bits that are the same on any pro
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from unittest.mock import patch
+
+import pandas as pd
 
 from benchmarks.fast.sides import PRODUCT, Side, flops_per_env_step
 from benchmarks.fast.speed import MAIN, Case
 from benchmarks.support.harness import Report, Table, ratios, spread, take_turns
+from benchmarks.support.kept import keep, kept
 from experiments.limits import mkl
 from experiments.limits.arithmetic import PORTABLE, Arithmetic
 from experiments.limits.processor import this_processor
@@ -49,22 +55,23 @@ LEARNERS = {
     "SAC, critics of SB3's shape": (256, 256, 256),
 }
 """Cases of `benchmarks fast`, and the product that they are mostly made of."""
+DATA = Path(__file__).parent / "data" / "gemm.csv"
+COLUMNS = ("processor", "kind", "name", "side", "turn", "value")
+"""A row a turn: operations a second of a product, env steps a second of a learner; and operations an env step."""
+_PRODUCT, _LEARNER, _FLOPS = "product", "learner", "flops"
+
+Values = Mapping[tuple[str, str, str], Sequence[float]]
+"""Kind, name and side to what was measured, turn by turn."""
 
 
 @contextmanager
 def _started_with(variables: Mapping[str, str]) -> Iterator[None]:
     """For processes that start meanwhile."""
-    before = dict(os.environ)
-    known = {name for own in KERNELS.values() for name in own}
-    for name in known:
-        os.environ.pop(name, None)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in known:
+    with patch.dict(os.environ):
+        for name in {name for own in KERNELS.values() for name in own}:
             os.environ.pop(name, None)
-        os.environ.update(before)
+        os.environ.update(variables)
+        yield
 
 
 def _measured(case: Case, sides: Mapping[str, tuple[str, str]], repeats: int, turn_s: float) -> dict[str, list[float]]:
@@ -103,50 +110,67 @@ def _flops(case: Case) -> float:
 
 
 def measure(quick: bool) -> Report:
-    """Run it."""
+    """Measure on this processor, and show all that were."""
+    found = _of_this_processor(quick)
+    if quick:
+        return _report(found)
+    keep(found, DATA, COLUMNS, COLUMNS[:-1])
+    return _report(kept(DATA, COLUMNS))
+
+
+def _of_this_processor(quick: bool) -> pd.DataFrame:
+    """With `COLUMNS`."""
     repeats, products = (1, list(PRODUCTS)[:1]) if quick else (5, list(PRODUCTS))
-    reached: dict[tuple[int, int, int], dict[str, list[float]]] = {}
+    learners = {case.name: case for case in MAIN if LEARNERS.get(case.name) in products}
+    rows: list[tuple[str, str, str, int, float]] = []
     for shape in products:
-        names = ("rows", "terms", "columns")
-        case = Case("x".join(map(str, shape)), PRODUCT, dict(zip(names, shape, strict=True)))
-        found = _measured(case, LIBRARIES, repeats, 0.05 if quick else 0.5)
-        reached[shape] = {name: [value / 1e9 for value in values] for name, values in found.items()}
-    rows, learners = [], {case.name: case for case in MAIN if case.name in LEARNERS}
-    for name, shape in LEARNERS.items():
-        if shape not in reached:
-            continue
-        case, kernels = learners[name], {side: ("fast", side) for side in KERNELS}
-        found = _measured(case, kernels, repeats, 0.1 if quick else case.turn_s)
-        kflops = _flops(case) / 1e3
-        most = sorted(reached[shape]["torch"])[len(reached[shape]["torch"]) // 2] * 1e6 / kflops
-        rows.append(_row(name, found, kflops, most))
+        settings = dict(zip(("rows", "terms", "columns"), shape, strict=True))
+        case = Case("x".join(map(str, shape)), PRODUCT, settings)
+        rows += _turns(_PRODUCT, case, LIBRARIES, repeats, 0.05 if quick else 0.5)
+    for case in learners.values():
+        kernels = {side: ("fast", side) for side in KERNELS}
+        rows += _turns(_LEARNER, case, kernels, repeats, 0.1 if quick else case.turn_s)
+        rows.append((_FLOPS, case.name, "stock", 0, _flops(case)))
     processor = this_processor()
-    return Report(
-        name="gemm",
-        title="Every processor at its speed",
-        compared=(
-            f"One thread of {processor.vendor}'s family {processor.family}, model {processor.model}, with "
-            f"{', '.join(processor.vector_instructions)}. *As shipped*: torch as it comes. *Native*, the "
-            "default: MKL takes its kernels for this processor's instructions, whoever made it "
-            "(`experiments/limits/mkl.py`). *Portable*: `bits=portable`. The sides take turns, each in a warm process."
-        ),
-        verdict="; ".join(
-            f"{row[0]}: native {row[4].split()[0]} of as shipped, portable {row[5].split()[0]} of native"
-            for row in rows
+    words = [f"{processor.vendor}, family {processor.family}, model {processor.model}", *processor.vector_instructions]
+    return pd.DataFrame(rows, columns=list(COLUMNS[1:])).assign(processor=" ".join(words))[list(COLUMNS)]
+
+
+def _turns(
+    kind: str, case: Case, sides: Mapping[str, tuple[str, str]], repeats: int, turn_s: float
+) -> list[tuple[str, str, str, int, float]]:
+    found = _measured(case, sides, repeats, turn_s)
+    return [(kind, case.name, side, turn, value) for side, values in found.items() for turn, value in enumerate(values)]
+
+
+def _report(table: pd.DataFrame) -> Report:
+    tables: list[Table] = []
+    verdicts = []
+    for processor, own in table.groupby("processor", sort=True):
+        values = {
+            (str(kind), str(name), str(side)): turns["value"].tolist()
+            for (kind, name, side), turns in own.groupby(["kind", "name", "side"])
+        }
+        learners = tuple(
+            _learner(name, shape, values) for name, shape in LEARNERS.items() if (_FLOPS, name, "stock") in values
         )
-        + ".",
-        tables=(
+        verdicts += [
+            f"{name} on {processor}: native {native.split()[0]} of as shipped, portable {portable.split()[0]} of native"
+            for name, _, _, _, native, portable, *_ in learners
+        ]
+        tables += [
             Table(
-                "Products of matrices, single precision",
+                f"Products of matrices in single precision on {processor}",
                 ("rows x terms x columns", "in", *(f"{name}, GFLOP/s" for name in LIBRARIES)),
                 tuple(
-                    ("x".join(map(str, shape)), PRODUCTS[shape], *(spread(found[name], ".0f") for name in LIBRARIES))
-                    for shape, found in reached.items()
+                    _product(shape, what, values)
+                    for shape, what in PRODUCTS.items()
+                    if _of(shape) in {name for _, name, _ in values}
                 ),
-                f"Median (minimum-maximum) of {repeats} turns. oneDNN: torch's `_linear_pointwise`.",
+                "Median (minimum-maximum) of turns. oneDNN: torch's `_linear_pointwise`.",
             ),
             Table(
-                "Learners",
+                f"Learners on {processor}",
                 (
                     "",
                     *(f"{side}, env steps/s" for side in KERNELS),
@@ -156,23 +180,45 @@ def measure(quick: bool) -> Report:
                     "at most, env steps/s",
                     "reached",
                 ),
-                tuple(rows),
-                f"Median (minimum-maximum) of {repeats} turns, with sampling. kFLOP: of torch's products of matrices "
-                "in RLlib's own parts, counted by torch. at most: if all of them ran as fast as the one that the "
-                "learner is mostly made of, and nothing else took time. reached: native's share of that.",
+                learners,
+                "Median (minimum-maximum) of turns, with sampling. kFLOP: of torch's products of matrices in RLlib's "
+                "own parts, counted by torch. at most: if all of them ran as fast as the one that the learner is "
+                "mostly made of, and nothing else took time. reached: native's share of that.",
             ),
+        ]
+    return Report(
+        name="gemm",
+        title="Every processor at its speed",
+        compared=(
+            "One thread. *As shipped*: torch as it comes. *Native*, the default: MKL takes its kernels for the "
+            "processor's instructions, whoever made it (`experiments/limits/mkl.py`). *Portable*: `bits=portable`. The "
+            "sides take turns, each in a warm process. A processor keeps its numbers until the command is given on it "
+            "again; what is below on machine and versions is of the last one."
         ),
+        verdict="; ".join(verdicts) + ".",
+        tables=tuple(tables),
     )
 
 
-def _row(name: str, found: Mapping[str, list[float]], kflops: float, most: float) -> tuple[str, ...]:
-    native = sorted(found["native"])[len(found["native"]) // 2]
+def _of(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _product(shape: tuple[int, int, int], what: str, values: Values) -> tuple[str, ...]:
+    cells = (spread([value / 1e9 for value in values[_PRODUCT, _of(shape), side]], ".0f") for side in LIBRARIES)
+    return (_of(shape), what, *cells)
+
+
+def _learner(name: str, shape: tuple[int, int, int], values: Values) -> tuple[str, ...]:
+    found = {side: values[_LEARNER, name, side] for side in KERNELS}
+    (flops,) = values[_FLOPS, name, "stock"]
+    most, native = median(values[_PRODUCT, _of(shape), "torch"]) / flops, median(found["native"])
     return (
         name,
         *(spread(found[side], ",.0f") for side in KERNELS),
         ratios(found["native"], found["as shipped"]),
         ratios(found["portable"], found["native"]),
-        f"{kflops:,.0f}",
+        f"{flops / 1e3:,.0f}",
         f"{most:,.0f}",
         f"{100 * native / most:.0f}%",
     )

@@ -10,8 +10,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.support.harness import BenchmarkError
+from experiments.limits import mkl
 
 START_S = 300.0
 
@@ -33,8 +35,6 @@ def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connect
     # RLlib talks, for as long as this process lives
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     try:
-        if side not in ("sb3", "stock"):  # these come with torch as it is shipped: experiments/limits/mkl.py
-            import experiments  # noqa: F401
         import torch
 
         torch.set_num_threads(1)
@@ -73,7 +73,10 @@ class Side:
         self._name = name
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(case, side, settings, theirs))
-        self._process.start()
+        # peers have torch as it is shipped: experiments/limits/mkl.py
+        peers = {mkl.VARIABLE: mkl.SHIPPED} if side in ("sb3", "stock") else {}
+        with patch.dict(os.environ, peers):
+            self._process.start()
         self.pid = self._process.pid
         theirs.close()
 

@@ -30,7 +30,7 @@ ROUNDS = 2
 """Of measuring each layout."""
 ROUND_S = 2.5
 """Seconds of a measurement, beside its start."""
-MOST_SEEDS = 15
+MOST_SEEDS = 30
 """That learn, of what the others have not decided."""
 CONFIRMED, FRESH_SEEDS = 3, 5
 """The soonest that are run again beside the base, and with how many seeds."""

@@ -49,6 +49,7 @@ TASKS = {
             "budget_env_steps=60000",
             "hardware.num_cpus=24",
             "hardware.max_concurrent_trials=8",  # what learns waits: eight trials take one core
+            "evaluation.episodes=5",  # of 0.5 s each
             "search.max_seeds=5",
         ),
         4,

@@ -125,7 +125,8 @@ def differences() -> str:
     if unset := missing():
         return f"this process was started without {', '.join(unset)}"
     wrong = [name for name, digest in digests().items() if DIGESTS.get(name) != digest]
-    return f"{', '.join(wrong)} came out otherwise than on the processors that were seen" if wrong else ""
+    why = f" ({mkl.answer()})" if mkl.answer() else ""
+    return f"{', '.join(wrong)} came out otherwise than on the processors that were seen{why}" if wrong else ""
 
 
 def digests() -> dict[str, str]:

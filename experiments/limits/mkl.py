@@ -11,23 +11,27 @@ import ctypes
 import os
 import platform
 import sys
+import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from experiments.limits.elf import returning_one
-from experiments.limits.processor import this_processor
 
 TOO_LATE = "torch was imported before the suite"
 VARIABLE = "RL_SCALING_MKL"
-"""Environment variable: `shipped` leaves MKL as it comes."""
+"""Environment variable: anything but `everywhere`, such as `shipped`, leaves MKL as it comes."""
 EVERYWHERE, SHIPPED = "everywhere", "shipped"
 ASKED = "mkl_serv_intel_cpu_true"
 """MKL's function that says whether Intel made the processor."""
-_BRANCHES = {3: "SSE2", 4: "SSE2", 8: "SSE4.2", 9: "AVX", 10: "AVX2", 12: "AVX-512", 14: "AVX-512"}
-"""`mkl_cbwr_get_auto_branch`'s numbers, as mkl_types.h has them; 2 is that of a processor which Intel did not make."""
-INTEL = "GenuineIntel"
 OTHERS = "for processors that Intel did not make"
+_NOT_TOLD = 1
+_BRANCHES = {
+    2: OTHERS, 3: "COMPATIBLE", 4: "SSE2", 8: "SSE4.2", 9: "AVX", 10: "AVX2", 12: "AVX-512", 14: "AVX-512",
+}  # fmt: skip
+"""MKL's numbers of what it takes for numbers that can be had again, `MKL_CBWR_*` in its mkl_types.h."""
+INTEL = "GenuineIntel"
 
 
 @cache
@@ -35,23 +39,28 @@ def answer() -> str:
     """Have MKL take its kernels for this processor's instructions, whoever made it; before torch is imported.
 
     Returns:
-        Why MKL takes other kernels in this process all the same, a clause; "" if it does not.
+        Why MKL takes the kernels that it comes with in this process, a clause; "" if it does not. On one of Intel's
+        processors they are the same.
     """
-    if this_processor().vendor == INTEL or platform.machine() != "x86_64" or platform.system() != "Linux":
+    if platform.machine() != "x86_64" or platform.system() != "Linux":
         return ""
-    if os.environ.get(VARIABLE) == SHIPPED:
-        return f"{VARIABLE}={SHIPPED} leaves it as it comes"
+    if (asked := os.environ.get(VARIABLE, EVERYWHERE)) != EVERYWHERE:
+        return f"{VARIABLE}={asked} leaves it as it comes"
     if "torch" in sys.modules:
         return TOO_LATE
     try:
-        file = os.memfd_create(ASKED)
-        with os.fdopen(file, "wb") as library:
-            library.write(returning_one(ASKED))
-            library.flush()
-            ctypes.CDLL(f"/proc/self/fd/{file}", mode=ctypes.RTLD_GLOBAL)
+        with _file() as file:
+            file.write(returning_one(ASKED))
+            file.flush()
+            ctypes.CDLL(f"/proc/self/fd/{file.fileno()}", mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        return f"this system loads no library from memory ({error})"
+        return f"this system loads no library that was just written ({error})"
     return ""
+
+
+def _file() -> IO[bytes]:
+    """Without a name; in memory, where this Python can."""
+    return os.fdopen(os.memfd_create(ASKED), "wb") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
 
 
 @cache
@@ -63,5 +72,7 @@ def kernels() -> str:
 
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        return _BRANCHES.get(library.mkl_serv_cbwr_get_auto_branch(), OTHERS)
+        told = library.mkl_serv_cbwr_get(1)
+        branch = library.mkl_serv_cbwr_get_auto_branch() if told == _NOT_TOLD else told
+        return _BRANCHES.get(branch, f"branch {branch}")
     return ""

@@ -10,6 +10,8 @@ from experiments.config import extension
 from experiments.config.errors import first_line
 from experiments.contract.words import labelled, mib, plural, span
 from experiments.limits import mkl
+from experiments.limits.arithmetic import PORTABLE
+from experiments.limits.processor import this_processor
 from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
 from experiments.planning.estimate import Earlier, study_duration
@@ -71,14 +73,16 @@ def plan_lines(plan: Plan) -> list[str]:
 
 def _unused(plan: Plan) -> list[str]:
     """That this processor is not used as it could be, and how it would be: a line, or none."""
-    why = "" if plan.cluster.is_joined else mkl.answer()
+    is_set_elsewhere = plan.cluster.is_joined or plan.suite.bits == PORTABLE
+    why = "" if is_set_elsewhere or this_processor().vendor == mkl.INTEL else mkl.answer()
     if why in ("", mkl.TOO_LATE):  # which is nothing to the processes of trials
         return []
+    fix = f". Try {mkl.VARIABLE}={mkl.EVERYWHERE}" if mkl.VARIABLE in why else ""
     return [
         labelled(
             "processor",
-            f"torch multiplies matrices with kernels for processors that are none of Intel's, up to twice as slow here "
-            f"as need be: {why}. Try {mkl.VARIABLE}={mkl.EVERYWHERE}",
+            "torch multiplies matrices with MKL's kernels for processors that Intel did not make, slower than need be: "
+            f"{why}{fix}",
         )
     ]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from analysis.stats.goodput import NEAR, Candidates, Learned, Measured, Predicted, longest_start, predicted
+from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, longest_start, predicted
 from analysis.stats.interval import Array
 from experiments.config.space import Point
 from experiments.contract import FINISHED, THROUGHPUT
@@ -14,8 +14,8 @@ from experiments.search.strategy import TO_TARGET, Ask, Outcome, Signal, Strateg
 
 HARDLY = 0.01
 """Probability to be the soonest below which, in all of its layouts, a learning setting gets no more seeds."""
-SURE = NEAR / 2
-"""Expected regret of the soonest, a share of its time, at which no more seeds are needed."""
+SURE = 0.03
+"""Expected regret of the soonest, a share of its time, at which no more seeds are needed; see `benchmarks goodput`."""
 ELSEWHERE = 2
 """Learning settings, the best, that are trained with another number of environments as well."""
 OTHER_BATCHES = 4
@@ -174,12 +174,11 @@ class Joint(Strategy):
     def _plan(self) -> None:
         """The trials that come next, once all before have ended; none if that was all."""
         stage, self._stages = self._stages, self._stages + 1
-        first = 1 + len(self._seeds)
         if stage == 0:
             self._planned += self._rounds
-        elif stage < first:
-            self._planned += [Ask(point, self._seeds[stage - 1]) for point in self._cells.values()]
-        elif stage == first and (best := [c for c in self._soonest() if c in self._other_cells][:ELSEWHERE]):
+        elif stage == 1:
+            self._planned += [Ask(point, seed) for seed in self._seeds for point in self._cells.values()]
+        elif stage == 2 and (best := [c for c in self._soonest() if c in self._other_cells][:ELSEWHERE]):
             self._planned += [Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in best]
         elif self._left and (found := self.predicted()) is not None and found.regret.min() > SURE:
             seed = self._left.pop(0)

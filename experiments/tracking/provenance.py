@@ -151,14 +151,14 @@ def arithmetic() -> dict[str, str]:
     numpy_build: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment]
     blas = numpy_build["Build Dependencies"]["blas"]
     instructions = numpy_build["SIMD Extensions"]
-    loaded = {library["internal_api"]: str(library.get("architecture", "")) for library in threadpool_info()}
+    of_numpy = (library for library in threadpool_info() if "numpy" in library["filepath"])  # SciPy has its own
     return {
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch_libraries": "; ".join(" ".join(library.split()) for library in libraries),
         "numpy_cpu_features": " ".join([*instructions["baseline"], *instructions.get("found", [])]),
         "mkl_kernels": mkl.kernels(),
         "numpy_blas": f"{blas['name']} {blas.get('version', '')}".strip(),
-        "numpy_blas_kernels": loaded.get("openblas", ""),
+        "numpy_blas_kernels": " ".join(str(library.get("architecture", "")) for library in of_numpy),
     }
 
 

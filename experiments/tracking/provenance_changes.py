@@ -39,6 +39,9 @@ _WORDS = {
     "arithmetic.numpy_blas_kernels": "NumPy's BLAS takes the kernels of",
 }
 """Words for a fact of a provenance record, where its own name says too little."""
+_NOT_ALWAYS_RECORDED = {
+    _WORDS[name] for name in ("arithmetic.mkl_kernels", "arithmetic.numpy_blas_kernels", "host.cpu_instructions")
+}
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
@@ -50,6 +53,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
         Change(what, old.get(what, _NONE), new.get(what, _NONE))
         for what in {**old, **new}
         if old.get(what, _NONE) != new.get(what, _NONE)
+        and (what not in _NOT_ALWAYS_RECORDED or (what in old and what in new))
     ]
 
 

@@ -27,9 +27,9 @@ def test_a_joint_search_learns_in_the_simplest_layout_and_leaves_out_what_does_n
     assert {c.layout.num_env_runners for c in plan.configurations} == {0, 2}
     assert plan.left_out == (f"40 runners, which need 41 CPUs: {plan.cluster}",)
     said = next(line for line in plan_lines(plan) if line.startswith("trials"))
-    assert "4 layouts measured alone in 2 rounds, at most 40 trials that learn, then the 3 soonest and the base" in said
+    assert "4 layouts measured alone in 2 rounds, at most 70 trials that learn, then the 3 soonest and the base" in said
     assert plan.concurrency == min(4, usable_cpus().usable)  # by CPUs that there are, not those that are declared
-    assert plan.env_steps_in_all() == (40 + 4 * 5) * plan.suite.budget_env_steps
+    assert plan.env_steps_in_all() == (70 + 4 * 5) * plan.suite.budget_env_steps
 
 
 def test_trials_that_wait_may_learn_beside_more_than_there_are_cpus_for(plan_of: PlanOf) -> None:

@@ -1,20 +1,15 @@
-"""The processors on which portable bits were seen to hold, and this one."""
+"""What processes compute that were started with some variables, here and on emulated processors."""
 
 import json
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
-
-import pytest
 
 from experiments.limits.arithmetic import DIGESTS, PORTABLE, Arithmetic
 from experiments.limits.processor import this_processor
 from tests.support.suite import ROOT
 
-SEEN = ("AuthenticAMD 25 1",)
-"""Vendor, family and model. One is added when the tests passed there."""
 PORTABLY = Arithmetic(1, PORTABLE).variables
 _ASKED = (
     "import json; from experiments.limits import arithmetic as a; print(json.dumps([a.digests(), a.differences()]))"
@@ -38,20 +33,10 @@ def computed(variables: Mapping[str, str], by: Sequence[str] = ()) -> tuple[dict
 
 
 def assert_seen(found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """That digests are those of other processors.
-
-    On one that was not seen yet a difference is told, and is no failure of the change that is tested; that there is
-    none is told too.
-    """
+    """That digests are those of all processors that this ran on before; else it names this one."""
     processor = this_processor()
-    here = f"{processor.vendor} {processor.family} {processor.model}"
-    if here in SEEN:
-        assert dict(found) == dict(expected)
-        return
-    differs = sorted(name for name in expected if found.get(name) != expected[name])
-    if differs:
-        pytest.skip(f"not seen to be portable on {here}: {', '.join(differs)}")
-    warnings.warn(f"portable bits hold on {here}, which was not seen before", RuntimeWarning, stacklevel=2)
+    differs = {name: found.get(name) for name, digest in expected.items() if found.get(name) != digest}
+    assert not differs, f"not portable on {processor.vendor} {processor.family} {processor.model}: {differs}"
 
 
 def assert_alike() -> None:

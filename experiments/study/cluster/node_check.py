@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.config.errors import ConfigurationError, first_line, reason_of
 from experiments.contract.words import labelled, some
-from experiments.limits.arithmetic import NATIVE, Bits
+from experiments.limits.arithmetic import NATIVE, PORTABLE, Bits
 from experiments.planning.plan import Plan
 from experiments.study.cluster import node_report
 from experiments.study.cluster.node_report import NodeReport
@@ -173,23 +173,27 @@ def differences(reports: Mapping[str, NodeReport], bits: Bits = NATIVE) -> list[
     """
     if not reports:
         return []
-    first, *_ = (report.machine for report in reports.values())
+    machines = {node: _deciding(report.machine, bits) for node, report in reports.items()}
+    first, *_ = machines.values()
     alike: dict[tuple[str, ...], list[str]] = {}
-    for node, report in reports.items():
-        if found := changes(_common(first, report.machine), _common(report.machine, first)):
+    for node, machine in machines.items():
+        if found := changes(_common(first, machine), _common(machine, first)):
             alike.setdefault(tuple(map(str, found)), []).append(node)
     return [
         labelled(
             "differs",
-            f"{some(found, _MOST)} on {some(nodes, _MOST)}. "
-            + (
-                f"Trials there may not be the same to the bit as on {next(iter(reports))}."
-                if bits == NATIVE
-                else "What trials learn is the same to the bit: bits=portable."
-            ),
+            f"{some(found, _MOST)} on {some(nodes, _MOST)}. Trials there may not be the same to the bit "
+            f"as on {next(iter(reports))}.",
         )
         for found, nodes in alike.items()
     ]
+
+
+def _deciding(machine: Mapping[str, Any], bits: Bits) -> Mapping[str, Any]:
+    """Of a node's facts those that decide on bits: of portable ones not which processor it has."""
+    return {
+        name: {} if bits == PORTABLE and name in ("host", "arithmetic") else facts for name, facts in machine.items()
+    }
 
 
 def _common(machine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def _start_ray(hardware: HardwareSettings) -> None:
             )
         machine = machines.local_machine(hardware)
         num_cpus = int(machine.num_cpus)
-        environment[PRELOADED] = experiments.__name__  # before torch: see there
+        environment[PRELOADED] = experiments.__name__  # which has something to do before torch is imported
         if num_cpus > usable_cpus().usable:
             # else a process for each CPU that was declared, at once
             environment["RAY_prestart_worker_first_driver"] = "0"
