@@ -6,38 +6,36 @@ with it, by the kernels that MKL takes and for bits that are the same on any pro
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
 import pandas as pd
 
-from benchmarks.fast.sides import PRODUCT, Side, flops_per_env_step
-from benchmarks.fast.speed import MAIN, Case
-from benchmarks.support.harness import Report, Table, ratios, spread, take_turns
+from benchmarks.fast.sides import PRODUCT, flops_per_env_step
+from benchmarks.fast.speed import MAIN, OF_ONE_THREAD, Case, turn_by_turn
+from benchmarks.support.harness import Report, Table, ratios, spread
 from benchmarks.support.kept import keep, kept
 from experiments.limits import mkl
 from experiments.limits.arithmetic import PORTABLE, Arithmetic
 from experiments.limits.processor import this_processor
 
-_OF_ONE = Arithmetic(1).variables
 KERNELS: Mapping[str, Mapping[str, str]] = {
-    "as shipped": {**_OF_ONE, mkl.VARIABLE: mkl.SHIPPED},
-    "native": {**_OF_ONE, mkl.VARIABLE: mkl.EVERYWHERE},
+    "as shipped": {**OF_ONE_THREAD, mkl.VARIABLE: mkl.SHIPPED},
+    "native": {**OF_ONE_THREAD, mkl.VARIABLE: mkl.EVERYWHERE},
     "portable": Arithmetic(1, PORTABLE).variables,
 }
 """What a process is started with."""
-LIBRARIES: Mapping[str, tuple[str, str]] = {
-    "torch, as shipped": ("torch", "as shipped"),
-    "torch": ("torch", "native"),
-    "torch, portable": ("torch", "portable"),
-    "NumPy": ("numpy", "native"),
-    "oneDNN": ("onednn", "native"),
+LIBRARIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "torch, as shipped": ("torch", KERNELS["as shipped"]),
+    "torch": ("torch", KERNELS["native"]),
+    "torch, portable": ("torch", KERNELS["portable"]),
+    "NumPy": ("numpy", KERNELS["native"]),
+    "oneDNN": ("onednn", KERNELS["native"]),
 }
-"""Column to what multiplies, and how its process is started."""
+"""Column to what multiplies, and what its process is started with."""
 PRODUCTS = {
     (1000, 64, 64): "PPO, a layer of a minibatch of 1000",
     (64, 1000, 64): "PPO, its weights' gradient",
@@ -64,54 +62,18 @@ Values = Mapping[tuple[str, str, str], Sequence[float]]
 """Kind, name and side to what was measured, turn by turn."""
 
 
-@contextmanager
-def _started_with(variables: Mapping[str, str]) -> Iterator[None]:
-    """For processes that start meanwhile."""
-    with patch.dict(os.environ):
-        for name in {name for own in KERNELS.values() for name in own}:
-            os.environ.pop(name, None)
-        os.environ.update(variables)
-        yield
-
-
-def _measured(case: Case, sides: Mapping[str, tuple[str, str]], repeats: int, turn_s: float) -> dict[str, list[float]]:
-    """What each side does a second, turn by turn.
-
-    Args:
-        case: What they do.
-        sides: Name to the side, and how its process is started.
-        repeats: Turns.
-        turn_s: At least so long.
-    """
-    processes: dict[str, Side] = {}
-    try:
-        for name, (side, started) in sides.items():
-            with _started_with(KERNELS[started]):
-                processes[name] = Side(f"{case.name}, {name}", case.function, side, case.settings)
-        for process in processes.values():
-            process.answer()
-
-        def turn(name: str) -> float:
-            processes[name].ask(turn_s)
-            return processes[name].answer()
-
-        return take_turns({name: lambda name=name: turn(name) for name in sides}, repeats)  # type: ignore[misc]
-    finally:
-        for process in processes.values():
-            process.end()
-
-
 def _flops(case: Case) -> float:
-    with (
-        _started_with(KERNELS["native"]),
-        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
-    ):
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    with patch.dict(os.environ, KERNELS["native"]), pool:
         return pool.submit(flops_per_env_step, case.function, case.settings).result()
 
 
 def measure(quick: bool) -> Report:
     """Measure on this processor, and show all that were."""
-    found = _of_this_processor(quick)
+    with patch.dict(os.environ):
+        for name in {name for variables in KERNELS.values() for name in variables}:
+            os.environ.pop(name, None)  # what the shell has
+        found = _of_this_processor(quick)
     if quick:
         return _report(found)
     keep(found, DATA, COLUMNS, COLUMNS[:-1])
@@ -128,7 +90,7 @@ def _of_this_processor(quick: bool) -> pd.DataFrame:
         case = Case("x".join(map(str, shape)), PRODUCT, settings)
         rows += _turns(_PRODUCT, case, LIBRARIES, repeats, 0.05 if quick else 0.5)
     for case in learners.values():
-        kernels = {side: ("fast", side) for side in KERNELS}
+        kernels = {name: ("fast", variables) for name, variables in KERNELS.items()}
         rows += _turns(_LEARNER, case, kernels, repeats, 0.1 if quick else case.turn_s)
         rows.append((_FLOPS, case.name, "stock", 0, _flops(case)))
     processor = this_processor()
@@ -137,9 +99,9 @@ def _of_this_processor(quick: bool) -> pd.DataFrame:
 
 
 def _turns(
-    kind: str, case: Case, sides: Mapping[str, tuple[str, str]], repeats: int, turn_s: float
+    kind: str, case: Case, sides: Mapping[str, tuple[str, Mapping[str, str]]], repeats: int, turn_s: float
 ) -> list[tuple[str, str, str, int, float]]:
-    found = _measured(case, sides, repeats, turn_s)
+    found = turn_by_turn(case, sides, repeats, turn_s)
     return [(kind, case.name, side, turn, value) for side, values in found.items() for turn, value in enumerate(values)]
 
 

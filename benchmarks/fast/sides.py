@@ -60,7 +60,9 @@ class Side:
         pid: Its id.
     """
 
-    def __init__(self, name: str, case: str, side: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, case: str, side: str, settings: Mapping[str, Any], variables: Mapping[str, str] | None = None
+    ) -> None:
         """Start it; `start` waits until it is ready.
 
         Args:
@@ -68,6 +70,7 @@ class Side:
             case: A function of this module.
             side: `stock`, `fast` or `sb3`.
             settings: Its keyword arguments.
+            variables: What its process is started with, beside this one's.
         """
         context = multiprocessing.get_context("spawn")
         self._name = name
@@ -75,7 +78,7 @@ class Side:
         self._process = context.Process(target=serve, args=(case, side, settings, theirs))
         # peers have torch as it is shipped: experiments/limits/mkl.py
         peers = {mkl.VARIABLE: mkl.SHIPPED} if side in ("sb3", "stock") else {}
-        with patch.dict(os.environ, peers):
+        with patch.dict(os.environ, {**peers, **(variables or {})}):
             self._process.start()
         self.pid = self._process.pid
         theirs.close()

@@ -1,13 +1,14 @@
 """RLlib's own parts against those of `experiments/fast`, and against Stable-Baselines3, side by side."""
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.fast.sides import Side
 from benchmarks.support.harness import Report, Table, ratio, ratios, spread, take_turns
+from experiments.limits.arithmetic import Arithmetic
+
+OF_ONE_THREAD = Arithmetic(1).variables
 
 _POOLED_COLUMNS = "", "Gymnasium, env steps/s", "EnvPool, env steps/s", "EnvPool / Gymnasium"
 _POOLED_NOTE = (
@@ -157,26 +158,33 @@ def _rows(case: Case, found: Mapping[str, list[float]]) -> list[tuple[str, ...]]
 
 def measured(case: Case, repeats: int, quick: bool) -> dict[str, list[float]]:
     """Env steps per second of each side, turn by turn."""
-    sides = (*case.sides, "fast")
-    with _processes(case, sides) as processes:
-
-        def turn(side: str) -> float:
-            processes[side].ask(0.1 if quick else case.turn_s)
-            return processes[side].answer()
-
-        return take_turns({side: lambda side=side: turn(side) for side in sides}, repeats)  # type: ignore[misc]
+    sides = {side: (side, OF_ONE_THREAD) for side in (*case.sides, "fast")}
+    return turn_by_turn(case, sides, repeats, 0.1 if quick else case.turn_s)
 
 
-@contextmanager
-def _processes(case: Case, sides: Sequence[str]) -> Iterator[dict[str, Side]]:
-    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    started: dict[str, Side] = {}
+def turn_by_turn(
+    case: Case, sides: Mapping[str, tuple[str, Mapping[str, str]]], repeats: int, turn_s: float
+) -> dict[str, list[float]]:
+    """What each side does a second, turn by turn, in a warm process of its own.
+
+    Args:
+        case: What they do.
+        sides: Name to the side, and to variables that its process is started with.
+        repeats: Turns of each.
+        turn_s: How long a turn takes at least.
+    """
+    processes: dict[str, Side] = {}
     try:
-        for side in sides:
-            started[side] = Side(f"{case.name}, {side}", case.function, side, case.settings)
-        for process in started.values():
+        for name, (side, variables) in sides.items():
+            processes[name] = Side(f"{case.name}, {name}", case.function, side, case.settings, variables)
+        for process in processes.values():
             process.answer()
-        yield started
+
+        def turn(name: str) -> float:
+            processes[name].ask(turn_s)
+            return processes[name].answer()
+
+        return take_turns({name: lambda name=name: turn(name) for name in sides}, repeats)  # type: ignore[misc]
     finally:
-        for process in started.values():
+        for process in processes.values():
             process.end()

@@ -96,8 +96,8 @@ def lacking(machine: str = platform.machine(), processor: Processor | None = Non
     """What this machine lacks for portable bits, a clause; "" if nothing.
 
     Args:
-        machine: Its architecture.
-        processor: Its processor.
+        machine: Architecture, as `platform.machine()` has it.
+        processor: Whose instructions are looked at; None: this machine's.
     """
     if platform.system() != "Linux" or machine != "x86_64":
         return f"it takes Linux on x86-64, and this is {platform.system()} on {machine}"

@@ -9,7 +9,7 @@ def returning_one(name: str) -> bytes:
     """The file of a shared library for x86-64 that has one function, which returns 1.
 
     Args:
-        name: The function's.
+        name: By which programs find the function when they are linked: a C identifier.
     """
     code = b"\xb8\x01\x00\x00\x00\xc3"  # mov eax, 1; ret
     names = b"\0" + name.encode() + b"\0"

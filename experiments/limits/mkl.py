@@ -31,7 +31,6 @@ _BRANCHES = {
     2: OTHERS, 3: "COMPATIBLE", 4: "SSE2", 8: "SSE4.2", 9: "AVX", 10: "AVX2", 12: "AVX-512", 14: "AVX-512",
 }  # fmt: skip
 """MKL's numbers of what it takes for numbers that can be had again, `MKL_CBWR_*` in its mkl_types.h."""
-INTEL = "GenuineIntel"
 
 
 @cache

@@ -16,8 +16,8 @@ class Processor:
 
     Attributes:
         vendor: As it names itself: `GenuineIntel`, `AuthenticAMD`; "" where it is not known.
-        family: Its number.
-        model: Its number within the family.
+        family: Generations that the vendor counts as one, such as "25" for AMD's Zen 3 and 4.
+        model: Number of the design within the family.
         name: What it is sold as.
         flags: Names of its instructions and the like.
     """
@@ -33,7 +33,7 @@ class Processor:
         """The first one that Linux lists.
 
         Args:
-            cpuinfo: Linux's file on them.
+            cpuinfo: File with a block of `name : value` for each, as /proc/cpuinfo.
         """
         try:
             first = cpuinfo.read_text().partition("\n\n")[0]
@@ -45,9 +45,14 @@ class Processor:
             facts.get("vendor_id", ""),
             facts.get("cpu family", ""),
             facts.get("model", ""),
-            facts.get("model name", platform.processor()),
+            facts.get("model name") or platform.processor(),
             frozenset(facts.get("flags", "").split()),
         )
+
+    @property
+    def is_intel(self) -> bool:
+        """Whether Intel made it."""
+        return self.vendor == "GenuineIntel"
 
     @property
     def vector_instructions(self) -> tuple[str, ...]:

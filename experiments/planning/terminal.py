@@ -74,7 +74,7 @@ def plan_lines(plan: Plan) -> list[str]:
 def _unused(plan: Plan) -> list[str]:
     """That this processor is not used as it could be, and how it would be: a line, or none."""
     is_set_elsewhere = plan.cluster.is_joined or plan.suite.bits == PORTABLE
-    why = "" if is_set_elsewhere or this_processor().vendor == mkl.INTEL else mkl.answer()
+    why = "" if is_set_elsewhere or this_processor().is_intel else mkl.answer()
     if why in ("", mkl.TOO_LATE):  # which is nothing to the processes of trials
         return []
     fix = f". Try {mkl.VARIABLE}={mkl.EVERYWHERE}" if mkl.VARIABLE in why else ""

@@ -42,6 +42,7 @@ _WORDS = {
 _NOT_ALWAYS_RECORDED = {
     _WORDS[name] for name in ("arithmetic.mkl_kernels", "arithmetic.numpy_blas_kernels", "host.cpu_instructions")
 }
+"""Facts that older records lack, which is no change of the machine."""
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:

@@ -1,10 +1,7 @@
 """MKL's kernels on processors that Intel did not make."""
 
 import ctypes
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,10 +11,10 @@ import ray
 from experiments.limits import mkl
 from experiments.limits.elf import returning_one
 from experiments.limits.processor import this_processor
-from tests.support.suite import ROOT
+from tests.support.processors import printed
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="MKL is of x86-64")
-of_others = pytest.mark.skipif(this_processor().vendor == mkl.INTEL, reason="this is one of Intel's processors")
+of_others = pytest.mark.skipif(this_processor().is_intel, reason="this is one of Intel's processors")
 
 
 def kernels(first: str, variables: Mapping[str, str]) -> list[str]:
@@ -25,12 +22,7 @@ def kernels(first: str, variables: Mapping[str, str]) -> list[str]:
     asked = (
         f"import json; {first}; from experiments.limits import mkl; print(json.dumps([mkl.kernels(), mkl.answer()]))"
     )
-    plain = {name: value for name, value in os.environ.items() if name not in ("MKL_CBWR", mkl.VARIABLE)}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", asked], cwd=ROOT, env={**plain, **variables}, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
-    return list(json.loads(done.stdout))
+    return list(printed(asked, variables))
 
 
 def test_a_library_is_written_whose_function_returns_one(tmp_path: Path) -> None:

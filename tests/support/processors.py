@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from experiments.limits.arithmetic import DIGESTS, PORTABLE, Arithmetic
 from experiments.limits.processor import this_processor
@@ -16,19 +17,27 @@ _ASKED = (
 )
 
 
-def computed(variables: Mapping[str, str], by: Sequence[str] = ()) -> tuple[dict[str, str], str]:
-    """What a process makes of all operations that was started with some variables, and what it says of that.
+def printed(code: str, variables: Mapping[str, str], by: Sequence[str] = ()) -> Any:
+    """What a process of its own prints as JSON.
 
     Args:
-        variables: Of its environment.
+        code: Of Python.
+        variables: Added to its environment, which has none that decide on bits beside the number of threads.
         by: The command that runs it, such as an emulator.
     """
     plain = {name: value for name, value in os.environ.items() if name not in (*PORTABLY, "GLIBC_TUNABLES")}
     done = subprocess.run(
-        [*by, sys.executable, "-W", "ignore", "-c", _ASKED],
+        [*by, sys.executable, "-W", "ignore", "-c", code],
         cwd=ROOT, env={**plain, **Arithmetic(1).variables, **variables}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    digests, differs = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def computed(variables: Mapping[str, str], by: Sequence[str] = ()) -> tuple[dict[str, str], str]:
+    """What a process makes of all operations that was started with some variables, and what it says of that; as
+    `printed`.
+    """
+    digests, differs = printed(_ASKED, variables, by)
     return digests, differs
 
 

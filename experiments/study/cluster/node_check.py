@@ -169,7 +169,7 @@ def differences(reports: Mapping[str, NodeReport], bits: Bits = NATIVE) -> list[
 
     Args:
         reports: Node, by name and address, to its answer.
-        bits: The study's.
+        bits: Of the study. `portable` ones do not depend on processors and their libraries, which are left out then.
     """
     if not reports:
         return []
