@@ -18,7 +18,7 @@ class Processor:
         vendor: As it names itself: `GenuineIntel`, `AuthenticAMD`; "" where it is not known.
         family: Generations that the vendor counts as one, such as "25" for AMD's Zen 3 and 4.
         model: Number of the design within the family.
-        name: What it is sold as.
+        name: What it is sold as; with family and model where that names no design, as on virtual machines.
         flags: Names of its instructions and the like.
     """
 
@@ -41,11 +41,15 @@ class Processor:
             return cls(name=platform.processor())
         fields = (line.partition(":") for line in first.splitlines())
         facts = {name.strip(): value.strip() for name, _, value in fields}
+        family, model = facts.get("cpu family", ""), facts.get("model", "")
+        name = facts.get("model name") or platform.processor()
+        if family and not any(character.isdigit() for character in name):  # virtual machines hide it: "AMD EPYC"
+            name = f"{name} (family {family}, model {model})".strip()
         return cls(
             facts.get("vendor_id", ""),
-            facts.get("cpu family", ""),
-            facts.get("model", ""),
-            facts.get("model name") or platform.processor(),
+            family,
+            model,
+            name,
             frozenset(facts.get("flags", "").split()),
         )
 

@@ -56,6 +56,17 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(os.environ["HOME"], ignore_errors=True)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the bits that were found are those of."""
+    from experiments.limits.processor import this_processor
+
+    processor = this_processor()
+    terminalreporter.write_line(
+        f"on {processor.name}: {processor.vendor} {processor.family} {processor.model}, "
+        f"{' '.join(processor.vector_instructions)}"
+    )
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before the first test.
 
