@@ -22,9 +22,11 @@ from ray.rllib.connectors.module_to_env import (
     UnBatchToIndividualItems,
 )
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical, TorchSquashedGaussian
 from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
+
+from experiments.fast.networks import squashed
 
 MODULE_TO_ENV = (
     GetActions,
@@ -80,6 +82,10 @@ class ActionSampler:
         # Not before it is needed: a module that puts out actions may have no distribution.
         return self._explore and self._module.get_exploration_action_dist_cls() is TorchCategorical
 
+    @functools.cached_property
+    def _squashed(self) -> bool:
+        return self._explore and self._module.get_exploration_action_dist_cls() is TorchSquashedGaussian
+
     def for_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions [N, ...] as the environments take them; a copy, as in RLlib, since an environment may change it."""
         if not self._scales:
@@ -105,6 +111,10 @@ class ActionSampler:
             chosen = (probs / torch.empty_like(probs).exponential_(1)).argmax(dim=-1, keepdim=True)
             self._drawn.append((logits, chosen))
             outputs[Columns.ACTIONS] = chosen.squeeze(-1)
+        elif Columns.ACTIONS not in outputs and self._squashed:
+            actions, logp = squashed.sample(outputs[Columns.ACTION_DIST_INPUTS])
+            outputs[Columns.ACTIONS] = actions
+            outputs.setdefault(Columns.ACTION_LOGP, logp)
         else:
             self._sample(outputs, self._module, self._explore)
         # At once: a module may change its tensors at the next step.

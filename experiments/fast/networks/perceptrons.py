@@ -22,11 +22,30 @@ Gradients = Mapping[torch.Tensor, torch.Tensor]
 
 _Function = Callable[..., torch.Tensor]
 
-_ACTIVATIONS: dict[type[nn.Module], tuple[_Function, _Function, _Function]] = {
-    nn.Tanh: (torch.tanh, torch.tanh_, torch.ops.aten.tanh_backward.default),
-    nn.ReLU: (torch.relu, torch.relu_, functools.partial(torch.ops.aten.threshold_backward.default, threshold=0)),
+_Backward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
+
+
+def _of_tanh(gradient: torch.Tensor, output: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
+    aten = torch.ops.aten.tanh_backward
+    found: torch.Tensor
+    found = aten.default(gradient, output) if into is None else aten.grad_input(gradient, output, grad_input=into)
+    return found
+
+
+def _of_relu(gradient: torch.Tensor, output: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
+    aten = torch.ops.aten.threshold_backward
+    found: torch.Tensor
+    found = aten.default(gradient, output, 0) if into is None else aten.grad_input(gradient, output, 0, grad_input=into)
+    return found
+
+
+_ACTIVATIONS: dict[type[nn.Module], tuple[_Function, _Function, _Backward]] = {
+    nn.Tanh: (torch.tanh, torch.tanh_, _of_tanh),
+    nn.ReLU: (torch.relu, torch.relu_, _of_relu),
 }
-"""Each activation, the same in place, and its gradient from that of its output and the output."""
+"""Each activation, the same in place, and its gradient from that of its output and the output, into a tensor if one is
+given.
+"""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -72,7 +91,8 @@ def forward_function(layers: Layers) -> Callable[[torch.Tensor], torch.Tensor]:
         (
             layer.weight,
             layer.bias,
-            [_ACTIVATIONS[type(module)][0] if type(module) in _ACTIVATIONS else module for module in following],
+            # in place: of what `linear` has just made
+            [_ACTIVATIONS[type(module)][1] if type(module) in _ACTIVATIONS else module for module in following],
         )
         for layer, following in layers
     ]
@@ -107,10 +127,17 @@ class Perceptron:
             values = layer.forward(values, reuse=True)
         return self._layers[-1].forward(values, reuse=False)
 
-    def backward(self, gradient: torch.Tensor, to_inputs: bool) -> torch.Tensor:
-        """Compute the parameters' gradients from that of the outputs; returns that of the inputs if `to_inputs`."""
+    def backward(self, gradient: torch.Tensor, to_inputs: bool, is_own: bool = False) -> torch.Tensor:
+        """Compute the parameters' gradients from that of the outputs.
+
+        Args:
+            gradient: Of the outputs; overwritten if it `is_own`.
+            to_inputs: Whether to return that of the inputs.
+            is_own: Whether nobody else wants it afterwards.
+        """
         for layer in reversed(self._layers):
-            gradient = layer.backward(gradient, to_inputs or layer is not self._layers[0])
+            gradient = layer.backward(gradient, to_inputs or layer is not self._layers[0], is_own)
+            is_own = True
         return gradient
 
 
@@ -136,9 +163,9 @@ class _Layer:
         self._inputs, self._outputs = values, outputs
         return outputs if self._activate is None else self._activate(outputs)
 
-    def backward(self, gradient: torch.Tensor, to_inputs: bool) -> torch.Tensor:
+    def backward(self, gradient: torch.Tensor, to_inputs: bool, is_own: bool) -> torch.Tensor:
         if self._activation_backward is not None:
-            gradient = self._activation_backward(gradient, self._outputs)
+            gradient = self._activation_backward(gradient, self._outputs, gradient if is_own else None)
         if self._weight_gradient is not None:
             torch.mm(gradient.t(), self._inputs, out=self._weight_gradient)
         if self._bias_gradient is not None:
@@ -175,4 +202,4 @@ class BranchedPerceptron:
             branch.backward(g, self._trunk is not None) for branch, g in zip(self._branches, gradients, strict=True)
         ]
         if self._trunk is not None:
-            self._trunk.backward(functools.reduce(torch.add, upstream), to_inputs=False)
+            self._trunk.backward(functools.reduce(torch.add, upstream), to_inputs=False, is_own=True)

@@ -23,6 +23,7 @@ from experiments.fast.networks.perceptrons import (
     layers_of,
 )
 from experiments.fast.networks.ppo import LogStds
+from experiments.fast.networks.squashed import Reparameterised, sample_and_logp
 from experiments.fast.preprocessing.modules import base_of, observations_function
 
 Tensor = torch.Tensor
@@ -82,7 +83,7 @@ class SACNetworks:
         self._critics = [Perceptron(layers, gradients) for layers in critics]
         self._critics_of_drawn = [Perceptron(layers, None) for layers in critics]
         self._targets = [forward_function(layers) for layers in _critics_layers(module, "target_")]
-        self._logits = self._actions = self._logp = torch.empty(0)
+        self._draws, self._num_actions = Reparameterised(), module.action_space.shape[0]
         self._drawn_q: list[Tensor] = []
 
     @staticmethod
@@ -120,12 +121,8 @@ class SACNetworks:
         observations, after = self._seen(batch[Columns.OBS]), self._seen(batch[Columns.NEXT_OBS])
         logits = self._log_stds.complete(self._policy.forward(observations))
         logits_after = self._log_stds_after.complete(self._policy_after(after))
-        # The distribution is RLlib's, differentiated by torch: of a few numbers a row.
-        with torch.enable_grad():
-            self._logits = logits.detach().requires_grad_()
-            self._actions, self._logp = TorchSquashedGaussian.from_logits(self._logits).rsample_and_logp()
-        actions, logp = self._actions.detach(), self._logp.detach()
-        actions_after, logp_after = TorchSquashedGaussian.from_logits(logits_after).sample_and_logp()
+        actions, logp = self._draws.draw(logits)
+        actions_after, logp_after = sample_and_logp(logits_after)
         joined, joined_after = (
             torch.cat([observations, batch[Columns.ACTIONS]], dim=-1),
             torch.cat([after, actions_after], dim=-1),
@@ -146,10 +143,9 @@ class SACNetworks:
                 self._critics_of_drawn, _gradients_of_least(of_drawn, self._drawn_q), strict=True
             )
         ]
-        of_inputs = [gradient[:, -self._actions.size(-1) :] for gradient in of_inputs]
+        of_inputs = [gradient[:, -self._num_actions :] for gradient in of_inputs]
         of_actions = of_inputs[0] if len(of_inputs) == 1 else of_inputs[0] + of_inputs[1]
-        (of_logits,) = torch.autograd.grad([self._actions, self._logp], [self._logits], [of_actions, of_logp])
-        self._policy.backward(self._log_stds.backward(of_logits), to_inputs=False)
+        self._policy.backward(self._log_stds.backward(self._draws.backward(of_actions, of_logp)), to_inputs=False)
 
 
 def _policy_layers(module: Any) -> Layers:
