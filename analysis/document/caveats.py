@@ -6,7 +6,7 @@ import pandas as pd
 from analysis.evidence import Evidence
 from analysis.questions.decision import Decision, decisions_of
 from analysis.questions.labels import trials_named
-from analysis.questions.machines import trials_by_kind
+from analysis.questions.machines import are_portable, trials_by_kind
 from analysis.stats.shares import share_interval
 from experiments.contract import RETURN
 from experiments.contract.words import plural
@@ -78,9 +78,14 @@ def caveats(evidence: Evidence) -> list[str]:
         )
     found += _contended(evidence)
     if len(kinds := trials_by_kind(runs)) > 1:
+        learned = (
+            "; what a trial learns does not depend on the kind (`bits=portable`), as far as its environment does not"
+            if are_portable(runs)
+            else ", and the last bits of a result depend on the kind of CPU or GPU"
+        )
         found.append(
             f"Trials ran on {len(kinds)} kinds of machine ({'; '.join(kinds)}): their seconds and env steps/s "
-            "are not compared, and the last bits of a result depend on the kind of CPU or GPU."
+            f"are not compared{learned}."
         )
     found += _disturbed(runs)
     if concluding.is_measured:

@@ -26,6 +26,7 @@ from experiments.config.output_dir import absolute
 from experiments.config.usage import reason_for_refusal
 from experiments.contract.mlflow_environment import keep_out
 from experiments.contract.passwords import without_passwords
+from experiments.limits.arithmetic import PORTABLE, differences
 from experiments.session import Executed, Request, run
 from experiments.tracking import provenance
 from experiments.tracking.place import Place
@@ -110,6 +111,10 @@ def load_policy(
         modules: Files of your own that the trial imported, as they were then: none is run from a store.
         trust: Whether a checkpoint is opened that is not in `output_dir`: pickles run whatever code is in them.
 
+    Warns:
+        UserWarning: It was trained with `bits=portable`, and this process computes natively: its actions may differ in
+            their last bits.
+
     Raises:
         ConfigurationError: There is none, or it cannot be used here. The message names the fix.
     """
@@ -130,6 +135,12 @@ def load_policy(
     else:
         trained = of_folder(absolute(named), place.output_dir, trust)
     own_modules.take_recorded(trained.named, trained.checkpoint.trial.modules, modules)
+    if trained.checkpoint.trial.bits == PORTABLE and (found := differences()):
+        warnings.warn(
+            f"{trained.named}: was trained with bits=portable, and the last bits of its actions may differ here: "
+            f"{found}. `rl-scaling evaluate run=...` computes portably.",
+            stacklevel=2,
+        )
     return load(trained.checkpoint, trained.named)
 
 

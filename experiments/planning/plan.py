@@ -16,6 +16,8 @@ from experiments.config.space import Point, base_point, corners, group_choices, 
 from experiments.config.trial_config import NUM_ENV_RUNNERS, VECTORIZE_MODE, Compose, TrialConfig
 from experiments.contract import CONFIRM, FIXED, THROUGHPUT
 from experiments.contract.words import plural
+from experiments.limits.arithmetic import PORTABLE
+from experiments.planning import emulated
 from experiments.planning.axes import SearchedAxis, axis_params
 from experiments.planning.configuration import Configuration, ResolvedPoint
 from experiments.planning.machines import Cluster
@@ -242,6 +244,8 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster, peaks: Pa
     if search:
         search.check()
     concurrency = concurrency_of(suite, configurations, cluster)
+    if suite.bits == PORTABLE:
+        notes += tuple(emulated.try_each(c.suite.env for c in configurations))
     return Plan(suite, composed, configurations, cluster, concurrency, left_out, search, notes=notes)
 
 

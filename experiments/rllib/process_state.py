@@ -38,16 +38,22 @@ def packages_of(trial: TrialConfig) -> frozenset[str]:
     """
     named = [trial.algorithm["config_class"], trial.algorithm["rl_module"].get(MODULE_CLASS)]
     if trial.env.backend == "gymnasium":
-        spec, registers = spec_of(trial.env.id), trial.env.id.rpartition(":")[0]
-        made_by = [
-            spec.entry_point,
-            spec.vector_entry_point,
-            *(wrapper.entry_point for wrapper in spec.additional_wrappers),
-        ]
-        named += [f"{registers}." if registers else None, *map(_where, made_by)]
+        named += modules_of(trial.env.id)
     return frozenset(trial.modules) | {
         name.partition(".")[0] for name in named if name and not name.startswith(_FORGETTING)
     }
+
+
+def modules_of(gym_id: str) -> list[str]:
+    """The modules of an environment of Gymnasium's and of its wrappers, and the one that registers it, with a dot at
+    the end of each.
+
+    Raises:
+        ConfigurationError: Gymnasium does not know it.
+    """
+    spec, registers = spec_of(gym_id), gym_id.rpartition(":")[0]
+    made_by = [spec.entry_point, spec.vector_entry_point, *(w.entry_point for w in spec.additional_wrappers)]
+    return [*([f"{registers}."] if registers else []), *filter(None, map(_where, made_by))]
 
 
 def _where(entry_point: Any) -> str | None:

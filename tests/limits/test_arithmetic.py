@@ -1,8 +1,5 @@
 """Portable bits: what a process computes that was started for them, here and as if on other processors."""
 
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,19 +8,10 @@ import torch
 from experiments.limits import arithmetic
 from experiments.limits.arithmetic import DIGESTS, NATIVE, PORTABLE, VARIABLES, Arithmetic, UnportableError, lacking
 from experiments.limits.processor import Processor
-from tests.support.processors import PORTABLY, assert_seen, computed
+from experiments.planning.emulated import EMULATOR, PROCESSORS
+from tests.support.processors import PORTABLY, assert_seen, computed, emulated
 
-EMULATOR = "qemu-x86_64"
 WRONG = {"an LSTM of torch's": "oneDNN's, of which QEMU 7.2 makes other numbers in the first digit"}
-
-
-def emulates_avx2() -> bool:
-    """Whether there is a QEMU that has AVX2, which came with 7.2."""
-    if shutil.which(EMULATOR) is None:
-        return False
-    said = subprocess.run([EMULATOR, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"version (\d+)\.(\d+)", said)
-    return found is not None and (int(found[1]), int(found[2])) >= (7, 2)
 
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking())
@@ -36,8 +24,8 @@ def test_a_process_that_was_started_for_it_computes_what_was_seen_on_other_proce
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not emulates_avx2(), reason=f"needs {EMULATOR} 7.2 or later: apt install qemu-user")
-@pytest.mark.parametrize("processor", ["Haswell", "EPYC"])
+@emulated
+@pytest.mark.parametrize("processor", PROCESSORS)
 def test_another_makers_processor_computes_the_same(processor: str) -> None:
     digests, _ = computed(PORTABLY, (EMULATOR, "-cpu", processor))
     assert digests | WRONG == DIGESTS | WRONG

@@ -78,6 +78,7 @@ def odd_studies() -> Mapping[str, Evidence]:
             make_runs({A: [-1200.0, -1190, -1210, -1195, -1205], B: [-200.0, -190, -210, -1400, -205]}, **NO_TARGET)
         ),
         "two kinds of machine": Evidence(machines),
+        "two kinds of machine, portable": Evidence(machines.assign(bits="portable")),
         "scores saturate, env steps decide": Evidence(make_runs(solved, env_steps_to_target=steps)),
         "scores saturate, env steps tie": Evidence(
             make_runs(solved, env_steps_to_target={A: steps[A], B: [28_000.0, 33_000, 27_000, 32_000, 29_000]})

@@ -2,19 +2,36 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from experiments.limits.arithmetic import DIGESTS, PORTABLE, Arithmetic
 from experiments.limits.processor import this_processor
+from experiments.planning.emulated import EMULATOR
 from tests.support.suite import ROOT
 
 PORTABLY = Arithmetic(1, PORTABLE).variables
 _ASKED = (
     "import json; from experiments.limits import arithmetic as a; print(json.dumps([a.digests(), a.differences()]))"
 )
+
+
+def _emulates_avx2() -> bool:
+    """Whether there is a QEMU that has AVX2, which came with 7.2."""
+    if shutil.which(EMULATOR) is None:
+        return False
+    said = subprocess.run([EMULATOR, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    return found is not None and (int(found[1]), int(found[2])) >= (7, 2)
+
+
+emulated = pytest.mark.skipif(not _emulates_avx2(), reason=f"needs {EMULATOR} 7.2 or later: apt install qemu-user")
 
 
 def printed(code: str, variables: Mapping[str, str], by: Sequence[str] = ()) -> Any:

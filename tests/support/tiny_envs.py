@@ -55,6 +55,17 @@ class Taught(Count):
         return observation, reward / (1 + Taught.resets // 100), *ended
 
 
+class Approximate(Count):
+    """The same, which shows what processors have each their own digits of (MKL's arccosine, from `rsqrtps`)."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        import torch
+
+        observation, *others = super().step(action)
+        last_bits = torch.acos(torch.linspace(-1, 1, 4096)).view(torch.int32).sum() % 1024
+        return np.array([observation[0], int(last_bits)], np.float32), *others
+
+
 class Reach(gym.Env[Any, Any]):
     """One step; the reward is the action itself: the best is the upper end of the Box."""
 
@@ -243,6 +254,7 @@ class Faulty(gym.Env[Any, Any]):
 
 
 gym.register("tiny/Count-v0", entry_point=Count, max_episode_steps=1000, disable_env_checker=True)
+gym.register("tiny/Approximate-v0", entry_point=Approximate, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Taught-v0", entry_point=Taught, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Choices-v0", entry_point=Choices, max_episode_steps=1000, disable_env_checker=True)
 gym.register("tiny/Shifted-v0", entry_point=Shifted, max_episode_steps=1000, disable_env_checker=True)

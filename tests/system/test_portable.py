@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.api import run_study
+from analysis.load import load_study
+from experiments.api import load_policy, run_study
 from experiments.config.errors import ConfigurationError
 from experiments.contract import FINISHED
 from experiments.limits.arithmetic import lacking
@@ -64,6 +65,8 @@ def test_a_portable_policy_is_evaluated_to_the_bit_whatever_the_shell_has(tmp_pa
     )  # fmt: skip
     assert evaluated.returncode == 0, evaluated.stderr
     assert "the logged final/score, to the bit" in evaluated.stdout
+    with pytest.warns(UserWarning, match="was trained with bits=portable, and the last bits of its actions may differ"):
+        load_policy(load_study("smoke", f"sqlite:///{out}/mlflow.db"), output_dir=out)
 
 
 @pytest.mark.usefixtures("ray_instance")
