@@ -1,6 +1,7 @@
 # Everything that a fresh machine with Python 3.11 and make needs. `make` lists the targets.
 PYTHON ?= python3
 VENV := .venv
+PEERS := $(VENV)-peers
 BIN := $(VENV)/bin
 ARGS ?=
 INSTALL = $(BIN)/python deploy/install.py
@@ -42,11 +43,15 @@ ui: $(VENV)/study ## The MLflow UI on the embedded store, on this machine alone:
 	$(BIN)/python -m experiments.tracking.ui
 
 .PHONY: bench
-bench: $(VENV)/bench ## The benchmarks: tables of ratios, also written to docs/benchmarks/
+bench: $(VENV)/bench ## The benchmarks: tables of ratios, also written to docs/benchmarks/; fails where one fell against the committed page
 	$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: peers
+peers: $(VENV)/study $(PEERS)/peers ## The learners against those of other libraries, which want an environment of their own: python -m benchmarks peers
+	$(BIN)/python -m benchmarks peers
+
 .PHONY: lock
-lock: ## Resolve the ranges of pyproject.toml anew and write the four requirements files
+lock: ## Resolve the ranges of pyproject.toml anew, and what the peers want, and write the five requirements files
 	rm -rf .lock && $(PYTHON) -m venv .lock
 	.lock/bin/python -m pip uninstall --quiet --yes setuptools # the environment's own, older than any that is asked for
 	.lock/bin/python -m pip install --quiet torch==2.13.0 . && $(FREEZE) > .lock/core
@@ -57,6 +62,9 @@ lock: ## Resolve the ranges of pyproject.toml anew and write the four requiremen
 	{ echo '# For Ray clusters, on top of requirements.txt.'; grep -vxFf .lock/core .lock/cluster; } > requirements-cluster.txt
 	{ echo '# Tests, lint and types, on top of requirements-cluster.txt.'; grep -vxFf .lock/cluster .lock/dev; } > requirements-dev.txt
 	{ echo '# Peers of the benchmarks, on top of requirements-dev.txt.'; grep -vxFf .lock/dev .lock/bench; } > requirements-bench.txt
+	rm -rf .lock && $(PYTHON) -m venv .lock
+	.lock/bin/python -m pip install --quiet torch==2.13.0 gymnasium==1.2.2 stable_baselines3==2.9.2 sbx-rl rlox && $(FREEZE) > .lock/peers
+	{ echo '# Peers of the benchmarks that want other packages than the suite, in an environment of their own: `make peers`.'; cat .lock/peers; } > requirements-peers.txt
 	rm -rf .lock
 
 .PHONY: docs
@@ -70,8 +78,8 @@ dist: $(VENV)/dev ## Wheel and sdist in dist/, checked; nothing is uploaded
 	$(BIN)/twine check --strict dist/*
 
 .PHONY: clean
-clean: ## Remove the environment; results stay
-	rm -rf $(VENV)
+clean: ## Remove the environments; results stay
+	rm -rf $(VENV) $(PEERS)
 
 # One stamp per set of packages: installed once, again when the pins change.
 $(VENV)/study: requirements.txt pyproject.toml
@@ -87,6 +95,11 @@ $(VENV)/study: requirements.txt pyproject.toml
 
 $(VENV)/dev: $(VENV)/study requirements-cluster.txt requirements-dev.txt
 	$(INSTALL) -r requirements-cluster.txt -r requirements-dev.txt
+	@touch $@
+
+$(PEERS)/peers: requirements-peers.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet -r requirements-peers.txt
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev requirements-bench.txt

@@ -8,19 +8,14 @@ import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from statistics import median
 from unittest.mock import patch
-
-import pandas as pd
 
 from benchmarks.fast.sides import PRODUCT, flops_per_env_step
 from benchmarks.fast.speed import MAIN, OF_ONE_THREAD, Case, turn_by_turn
 from benchmarks.support.harness import Report, Table, ratios, spread
-from benchmarks.support.kept import keep, kept
 from experiments.limits import mkl
 from experiments.limits.arithmetic import PORTABLE, Arithmetic
-from experiments.limits.processor import this_processor
 
 KERNELS: Mapping[str, Mapping[str, str]] = {
     "as shipped": {**OF_ONE_THREAD, mkl.VARIABLE: mkl.SHIPPED},
@@ -53,9 +48,6 @@ LEARNERS = {
     "SAC, critics of SB3's shape": (256, 256, 256),
 }
 """Cases of `benchmarks fast`, and the product that they are mostly made of."""
-DATA = Path(__file__).parent / "data" / "gemm.csv"
-COLUMNS = ("processor", "kind", "name", "side", "turn", "value")
-"""A row a turn: operations a second of a product, env steps a second of a learner; and operations an env step."""
 _PRODUCT, _LEARNER, _FLOPS = "product", "learner", "flops"
 
 Values = Mapping[tuple[str, str, str], Sequence[float]]
@@ -69,75 +61,64 @@ def _flops(case: Case) -> float:
 
 
 def measure(quick: bool) -> Report:
-    """Measure on this processor, and show all that were."""
+    """Run it."""
     with patch.dict(os.environ):
         for name in {name for variables in KERNELS.values() for name in variables}:
             os.environ.pop(name, None)  # what the shell has
-        found = _of_this_processor(quick)
-    if quick:
-        return _report(found)
-    keep(found, DATA, COLUMNS, COLUMNS[:-1])
-    return _report(kept(DATA, COLUMNS))
+        return _report(_measured(quick))
 
 
-def _of_this_processor(quick: bool) -> pd.DataFrame:
-    """With `COLUMNS`."""
+def _measured(quick: bool) -> Values:
     repeats, products = (1, list(PRODUCTS)[:1]) if quick else (5, list(PRODUCTS))
     learners = {case.name: case for case in MAIN if LEARNERS.get(case.name) in products}
-    rows: list[tuple[str, str, str, int, float]] = []
+    found: dict[tuple[str, str, str], Sequence[float]] = {}
     for shape in products:
         settings = dict(zip(("rows", "terms", "columns"), shape, strict=True))
-        case = Case("x".join(map(str, shape)), PRODUCT, settings)
-        rows += _turns(_PRODUCT, case, LIBRARIES, repeats, 0.05 if quick else 0.5)
-    for case in learners.values():
-        kernels = {name: ("fast", variables) for name, variables in KERNELS.items()}
-        rows += _turns(_LEARNER, case, kernels, repeats, 0.1 if quick else case.turn_s)
-        rows.append((_FLOPS, case.name, "stock", 0, _flops(case)))
-    processor = this_processor()
-    words = [f"{processor.vendor}, family {processor.family}, model {processor.model}", *processor.vector_instructions]
-    return pd.DataFrame(rows, columns=list(COLUMNS[1:])).assign(processor=" ".join(words))[list(COLUMNS)]
+        turns = turn_by_turn(Case(_of(shape), PRODUCT, settings), LIBRARIES, repeats, 0.05 if quick else 0.5)
+        found |= {(_PRODUCT, _of(shape), side): values for side, values in turns.items()}
+    for name, case in learners.items():
+        kernels = {side: ("fast", variables) for side, variables in KERNELS.items()}
+        turns = turn_by_turn(case, kernels, repeats, 0.1 if quick else case.turn_s)
+        found |= {(_LEARNER, name, side): values for side, values in turns.items()}
+        found[_FLOPS, name, "stock"] = [_flops(case)]
+    return found
 
 
-def _turns(
-    kind: str, case: Case, sides: Mapping[str, tuple[str, Mapping[str, str]]], repeats: int, turn_s: float
-) -> list[tuple[str, str, str, int, float]]:
-    found = turn_by_turn(case, sides, repeats, turn_s)
-    return [(kind, case.name, side, turn, value) for side, values in found.items() for turn, value in enumerate(values)]
-
-
-def _report(table: pd.DataFrame) -> Report:
-    tables: list[Table] = []
-    verdicts = []
-    for processor, own in table.groupby("processor", sort=True):
-        values = {
-            (str(kind), str(name), str(side)): turns["value"].tolist()
-            for (kind, name, side), turns in own.groupby(["kind", "name", "side"])
-        }
-        learners = tuple(
-            _learner(name, shape, values) for name, shape in LEARNERS.items() if (_FLOPS, name, "stock") in values
-        )
-        verdicts += [
-            f"{name} on {processor}: native {native.split()[0]} of as shipped, portable {portable.split()[0]} of native"
-            for name, _, _, _, native, portable, *_ in learners
-        ]
-        tables += [
+def _report(values: Values) -> Report:
+    learners = tuple(
+        _learner(name, shape, values) for name, shape in LEARNERS.items() if (_FLOPS, name, "stock") in values
+    )
+    verdicts = [
+        f"{name}: native {native.split()[0]} of as shipped, portable {portable.split()[0]} of native"
+        for name, _, _, _, native, portable, *_ in learners
+    ]
+    ours = "native / as shipped", "portable / native"
+    return Report(
+        name="gemm",
+        title="Every processor at its speed",
+        compared=(
+            "One thread. *As shipped*: torch as it comes. *Native*, the default: MKL takes its kernels for the "
+            "processor's instructions, whoever made it (`experiments/limits/mkl.py`). *Portable*: `bits=portable`. The "
+            "sides take turns, each in a warm process."
+        ),
+        verdict="; ".join(verdicts) + ".",
+        tables=(
             Table(
-                f"Products of matrices in single precision on {processor}",
+                "Products of matrices, single precision",
                 ("rows x terms x columns", "in", *(f"{name}, GFLOP/s" for name in LIBRARIES)),
                 tuple(
                     _product(shape, what, values)
                     for shape, what in PRODUCTS.items()
-                    if _of(shape) in {name for _, name, _ in values}
+                    if (_PRODUCT, _of(shape), "torch") in values
                 ),
                 "Median (minimum-maximum) of turns. oneDNN: torch's `_linear_pointwise`.",
             ),
             Table(
-                f"Learners on {processor}",
+                "Learners",
                 (
                     "",
                     *(f"{side}, env steps/s" for side in KERNELS),
-                    "native / as shipped",
-                    "portable / native",
+                    *ours,
                     "kFLOP an env step",
                     "at most, env steps/s",
                     "reached",
@@ -146,19 +127,9 @@ def _report(table: pd.DataFrame) -> Report:
                 "Median (minimum-maximum) of turns, with sampling. kFLOP: of torch's products of matrices in RLlib's "
                 "own parts, counted by torch. at most: if all of them ran as fast as the one that the learner is "
                 "mostly made of, and nothing else took time. reached: native's share of that.",
+                dict.fromkeys(ours, True),
             ),
-        ]
-    return Report(
-        name="gemm",
-        title="Every processor at its speed",
-        compared=(
-            "One thread. *As shipped*: torch as it comes. *Native*, the default: MKL takes its kernels for the "
-            "processor's instructions, whoever made it (`experiments/limits/mkl.py`). *Portable*: `bits=portable`. The "
-            "sides take turns, each in a warm process. A processor keeps its numbers until the command is given on it "
-            "again; what is below on machine and versions is of the last one."
         ),
-        verdict="; ".join(verdicts) + ".",
-        tables=tuple(tables),
     )
 
 

@@ -44,6 +44,7 @@ def measure(quick: bool) -> Report:
                     for name, sides in found.items()
                 ),
                 f"Median (minimum-maximum) of {repeats} turns.",
+                {"none / normalize": False},
             ),
         ),
     )

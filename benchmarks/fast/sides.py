@@ -5,20 +5,18 @@ in its own process.
 import multiprocessing
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.peers import learner
+from benchmarks.peers.learner import Turn
 from benchmarks.support.harness import BenchmarkError
 from experiments.limits import mkl
 
 START_S = 300.0
-
-Turn = Callable[[], int]
-"""Trains or samples a little; returns how many env steps that took."""
 
 
 def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connection) -> None:
@@ -45,10 +43,7 @@ def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connect
                 at_least_s = connection.recv()
             except EOFError:
                 break
-            steps, start = 0, time.perf_counter()
-            while (took := time.perf_counter() - start) < at_least_s:
-                steps += turn()
-            connection.send(steps / took)
+            connection.send(learner.rate(turn, at_least_s))
     except Exception:  # noqa: BLE001  # whoever measures raises it
         connection.send(traceback.format_exc())
 
@@ -63,7 +58,7 @@ class Side:
     def __init__(
         self, name: str, case: str, side: str, settings: Mapping[str, Any], variables: Mapping[str, str] | None = None
     ) -> None:
-        """Start it; `start` waits until it is ready.
+        """Start it; the first answer comes when it is ready.
 
         Args:
             name: For messages.
@@ -131,7 +126,7 @@ def product(side: str, rows: int, terms: int, columns: int) -> Turn:
             multiply()
         return times * flops
 
-    return _settled(turn)
+    return learner.settled(turn)
 
 
 PRODUCT = product.__name__
@@ -170,7 +165,7 @@ def _sampled(runner: Any) -> Turn:
         runner.get_metrics()
         return steps
 
-    return _settled(turn)
+    return learner.settled(turn)
 
 
 def pooled(side: str, env: str, envs: int) -> Turn:
@@ -189,7 +184,7 @@ def pooled(side: str, env: str, envs: int) -> Turn:
 def ppo(side: str, env: str, envs: int, width: int, minibatch: int, epochs: int) -> Turn:
     """PPO with a batch of 4000 env steps, everything in this process."""
     if side == "sb3":
-        return _sb3_ppo(env, envs, width, minibatch, epochs)
+        return learner.ppo(learner.SB3, env, envs, width, minibatch, epochs)
     config = _ppo(env, envs, width)
     config.training(train_batch_size_per_learner=4000, minibatch_size=minibatch, num_epochs=epochs)
     _start_ray(1)
@@ -247,42 +242,7 @@ def _trained(config: Any, side: str) -> Turn:
         before, seen[0] = seen[0], int(result[ENV_RUNNER_RESULTS][NUM_ENV_STEPS_SAMPLED_LIFETIME])
         return seen[0] - before
 
-    return _settled(turn)
-
-
-def _settled(turn: Turn) -> Turn:
-    import gc
-
-    turn()
-    gc.collect()
-    gc.freeze()  # on every side
-    return turn
-
-
-def _sb3_ppo(env: str, envs: int, width: int, minibatch: int, epochs: int) -> Turn:
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.env_util import make_vec_env
-
-    steps = 4000 // envs
-    model = PPO(
-        "MlpPolicy",
-        make_vec_env(env, n_envs=envs, seed=0),
-        n_steps=steps,
-        batch_size=minibatch,
-        n_epochs=epochs,
-        learning_rate=3e-4,
-        gae_lambda=0.95,
-        max_grad_norm=0.5,
-        policy_kwargs={"net_arch": [width, width]},
-        seed=0,
-        device="cpu",
-    )
-
-    def turn() -> int:
-        model.learn(steps * envs, reset_num_timesteps=False)
-        return steps * envs
-
-    return _settled(turn)
+    return learner.settled(turn)
 
 
 def replay(side: str, algorithm: str, critics: str = "rllib", **training: Any) -> Turn:
@@ -291,7 +251,7 @@ def replay(side: str, algorithm: str, critics: str = "rllib", **training: Any) -
     SAC's critics are RLlib's or, as `sb3`, of Stable-Baselines3's shape.
     """
     if side == "sb3":
-        return _sb3_replay(algorithm)
+        return learner.replay(learner.SB3, algorithm)
     from ray.rllib.algorithms.dqn import DQNConfig
     from ray.rllib.algorithms.sac import SACConfig
 
@@ -305,42 +265,14 @@ def replay(side: str, algorithm: str, critics: str = "rllib", **training: Any) -
     elif critics == "sb3":  # its networks, and those of conf/algorithm/sac.yaml
         config.rl_module(model_config={"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"})
     config.training(
-        train_batch_size_per_learner=_BATCH[algorithm], num_steps_sampled_before_learning_starts=_WARM_UP, **training
+        train_batch_size_per_learner=learner.BATCH[algorithm],
+        num_steps_sampled_before_learning_starts=learner.WARM_UP,
+        **training,
     )
     config.debugging(seed=0, log_level="ERROR")
     config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration={"dqn": 500, "sac": 50}[algorithm])
     _start_ray(1)
     return _trained(config, side)
-
-
-_BATCH = {"dqn": 32, "sac": 256}
-_WARM_UP = 100
-
-
-def _sb3_replay(algorithm: str) -> Turn:
-    from stable_baselines3 import DQN, SAC
-
-    if algorithm == "dqn":
-        every = {
-            "train_freq": 1,
-            "gradient_steps": 1,
-            "batch_size": _BATCH["dqn"],
-            "learning_starts": _WARM_UP,
-            "buffer_size": 50_000,
-        }
-        model: Any = DQN(
-            "MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [64, 64]}, seed=0, device="cpu", **every
-        )
-    else:
-        model = SAC(
-            "MlpPolicy", "Pendulum-v1", batch_size=_BATCH["sac"], learning_starts=_WARM_UP, seed=0, device="cpu"
-        )
-
-    def turn() -> int:
-        model.learn(200, reset_num_timesteps=False)
-        return 200
-
-    return _settled(turn)
 
 
 def waiting(side: str, algorithm: str, costs_ms: list[float]) -> Turn:

@@ -45,6 +45,7 @@ def measure(quick: bool) -> Report:
                     for name, sides in found.items()
                 ),
                 f"Median (minimum-maximum) of {repeats} turns.",
+                {"waits / asks": True},
             ),
         ),
     )

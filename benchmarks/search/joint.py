@@ -49,7 +49,8 @@ TASKS = {
             "budget_env_steps=60000",
             "hardware.num_cpus=24",
             "hardware.max_concurrent_trials=8",  # what learns waits: eight trials take one core
-            "evaluation.episodes=5",  # of 0.5 s each
+            "evaluation.episodes=3",  # of 0.5 s each
+            "evaluation.final_episodes=10",
             "search.max_seeds=5",
         ),
         4,

@@ -70,13 +70,14 @@ def measure(quick: bool) -> Report:
                 ("study", "seconds", "ratio"),
                 (
                     (
-                        f"resumed, {done} of {trials} trials finished",
+                        "resumed",
                         spread(again),
                         ratios(again, new),
                     ),
                     ("begun", spread(new), "1"),
                 ),
                 f"Median (minimum-maximum) of {repeats}.",
+                {"ratio": False},
             ),
         ),
     )

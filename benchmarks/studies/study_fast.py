@@ -190,6 +190,7 @@ def _table(comparison: Comparison, found: Mapping[str, Sequence[Done]]) -> Table
         comparison.title,
         ("", "turns", "seconds", "CPU s", "the suite / it", "at most"),
         tuple(rows),
+        more_is_better={"the suite / it": False},
     )
 
 

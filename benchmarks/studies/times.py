@@ -31,6 +31,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "PPO CartPole, until the target": ("study=single", "seeds=[0,1,2,3,4,5]", "stop_at_target=true"),
     "PPO CartPole, 2 runners": (
         "study=single", "seeds=[0,1]", "budget_env_steps=200000", "algorithm.env_runners.num_env_runners=2",
+        "hardware.num_cpus=3",
     ),
     "PPO CartPole, one trial at a time": (
         "study=single", "seeds=[0,1,2,3]", "budget_env_steps=100000", "hardware.max_concurrent_trials=1",
@@ -58,6 +59,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
         "study=runner_scaling",
         "study.space={algorithm.env_runners.num_env_runners:[0,1,2]}",
         "seeds=[0,1]",
+        "hardware.num_cpus=3",
     ),
 }  # fmt: skip
 TURNS = ("nothing has run", "after the same with other seeds")

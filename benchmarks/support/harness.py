@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -20,8 +20,11 @@ from typing import IO, TypeVar
 
 import psutil
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as RichTable
 
+from benchmarks.support.fallen import fallen
+from benchmarks.support.pages import machine_of, part_of, with_others
 from experiments.tracking.provenance import git_state, host, versions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,12 +65,14 @@ class Table:
         columns: Headings, with units; the first column is text, the others are numbers.
         rows: Cells.
         note: What a reader has to know about it.
+        more_is_better: Columns of ratios, each to whether a larger one is better: a later run is held against them.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    more_is_better: Mapping[str, bool] = field(default_factory=dict)
 
     def markdown(self) -> str:
         """As Markdown."""
@@ -142,19 +147,36 @@ def end_what_was_started() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
-def finish(report: Report, quick: bool, out: Path | None) -> None:
-    """Print a report, and write its page unless the sizes were tiny and no folder was named."""
+def finish(report: Report, quick: bool, out: Path | None) -> list[str]:
+    """Print a report, and write its page unless the sizes were tiny and no folder was named.
+
+    Returns:
+        What is slower than on the committed page, a sentence each.
+    """
     console = Console() if sys.stdout.isatty() else Console(width=140)
     console.print(f"\n[bold]{report.title}[/]")
     for table in report.tables:
         console.print(table.rich())
     console.print(report.verdict, highlight=False)
     if quick and out is None:
-        return
-    folder = out or DOCS
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{report.name}.md").write_text(report.markdown())
-    console.print(f"written to {folder / report.name}.md", highlight=False)
+        return []
+    page = (out or DOCS) / f"{report.name}.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    before, now = page.read_text() if page.exists() else "", report.markdown()
+    guarded = {column: is_more for table in report.tables for column, is_more in table.more_is_better.items()}
+    page.write_text(with_others(now, before) if guarded else now)
+    console.print(f"written to {page}", highlight=False)
+    slower = fallen(part_of(_committed(page), machine_of(now)), now, guarded)
+    for sentence in slower:
+        console.print(f"[red]slower[/] {escape(sentence)}", highlight=False)
+    return slower
+
+
+def _committed(page: Path) -> str:
+    """A page as it was committed last; "" if it was not."""
+    command = ["git", "show", f"HEAD:./{page.name}"]
+    done = subprocess.run(command, cwd=page.parent, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else ""
 
 
 def take_turns(variants: Mapping[str, Callable[[], T]], repeats: int, once: Collection[str] = ()) -> dict[str, list[T]]:

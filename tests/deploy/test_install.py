@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,9 @@ assert spec is not None and spec.loader is not None
 install = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(install)
 
-PINS = sorted(ROOT.glob("requirements*.txt"))
+PEERS = [ROOT / "requirements-peers.txt"]
+"""Of an environment of their own."""
+PINS = sorted({*ROOT.glob("requirements*.txt")} - {*PEERS})
 
 
 def test_uv_finds_what_pip_finds() -> None:
@@ -49,8 +52,9 @@ def test_uv_installs_the_pins_or_nothing(planned: list[str], otherwise: list[str
     assert install.differing(install.pins(planned), install.pins(["torch==2.13.0", "Box2D==2.3.10"])) == otherwise
 
 
-def test_requirements_are_pins_of_no_build_of_its_own_and_name_no_index() -> None:
-    lines = [line for path in PINS for line in path.read_text().splitlines() if not line.startswith("#")]
+@pytest.mark.parametrize("paths", [PINS, PEERS], ids=["the suite", "its peers"])
+def test_requirements_are_pins_of_no_build_of_its_own_and_name_no_index(paths: list[Path]) -> None:
+    lines = [line for path in paths for line in path.read_text().splitlines() if not line.startswith("#")]
     assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
     names = install.pins(lines)
     assert len(names) == len(lines)  # each once
