@@ -27,7 +27,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("patient")
 @emulated
-@pytest.mark.parametrize("env", OURS)
+@pytest.mark.parametrize(
+    # Pong's imports take two minutes there
+    "env",
+    [pytest.param(env, marks=pytest.mark.nightly if env == "pong" else ()) for env in OURS],
+)
 def test_environments_of_the_suite_are_the_same_on_another_makers_processor(env: str, plan_of: PlanOf) -> None:
     settings = plan_of("study=single", f"env={env}").suite.env
     found = playing.played(settings.id, json.dumps(settings.make_arguments))
