@@ -6,6 +6,12 @@ from dataclasses import dataclass, replace
 
 from experiments.contract.words import rough, span
 
+ENDING_S = 9.0
+"""From the end of a study's last trial to that of its command: policies are exported and played, MLflow takes the rest,
+Ray ends. 9 to 13 s were seen where two cores are as fast as one (`python -m benchmarks times`).
+"""
+_ENDING = 0.35
+"""Standard deviation of its logarithm."""
 NORMAL_90 = 1.645
 """Standard errors to either side that hold 90%."""
 WITHIN = 2.0
@@ -37,6 +43,13 @@ class Duration:
     def over(self, work: float) -> "Duration":
         """What so many units take."""
         return replace(self, seconds=self.seconds * work)
+
+    @property
+    def ended(self) -> "Duration":
+        """The same, and then from the end of the last trial to that of the command."""
+        whole = self.seconds + ENDING_S
+        error = math.hypot(self.seconds * self.error, ENDING_S * _ENDING) / whole
+        return replace(self, seconds=whole, error=error, most=self.most + ENDING_S)
 
     def cut_off(self, most: float) -> "Duration":
         """The same, of something that is ended then."""

@@ -245,7 +245,7 @@ def study_duration(plan: Plan, earlier: Earlier | None) -> Expected:
     whole = Duration(seconds * share + _START_S + _FIRST_TRIAL_S, spread / seconds)
     if plan.suite.max_minutes is not None:
         whole = whole.cut_off(60 * plan.suite.max_minutes)
-    return Expected(whole, tuple(estimated))
+    return Expected(whole.ended, tuple(estimated))
 
 
 def _by_earlier(configuration: Configuration, plan: Plan, earlier: Earlier | None, least: float) -> Duration | None:
@@ -271,4 +271,4 @@ def _measuring(plan: Plan) -> Expected:
     of_each = how.warmup_s + how.seconds + _TRIAL_S
     starting = sum(TrialEstimate(c).start_s for c in plan.configurations) / len(plan.configurations)
     seconds = plan.num_trials * (of_each + starting) + _START_S + _FIRST_TRIAL_S
-    return Expected(durations.estimated(seconds, _WITHIN_MEASURED))
+    return Expected(durations.estimated(seconds, _WITHIN_MEASURED).ended)

@@ -181,7 +181,7 @@ class Progress:
         seen = [row for row in self._rows.values() if row.done]
         begun = [row for row in seen if row.status not in _ENDS]
         unseen = max(0.0, left - sum(max(0.0, min(row.work, self._each or row.work) - row.done) for row in begun))
-        takes = so_far(unpaused_s() - self._start_unpaused, new, left, unseen, len(seen)).over(left)
+        takes = so_far(unpaused_s() - self._start_unpaused, new, left, unseen, len(seen)).over(left).ended
         may_end_early = self._plan.search is not None or (likely is None and self._plan.suite.stop_at_target)
         return f", {takes.bound if may_end_early else takes} left"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.planning.durations import Duration, by_earlier, estimated, so_far
+from experiments.planning.durations import ENDING_S, Duration, by_earlier, estimated, so_far
 
 
 def test_the_ends_are_a_factor_to_either_side_that_holds_ninety_percent() -> None:
@@ -19,6 +19,13 @@ def test_the_ends_are_a_factor_to_either_side_that_holds_ninety_percent() -> Non
 def test_what_cuts_a_study_off_cuts_its_time_off() -> None:
     found = Duration(600, 0.5).cut_off(300)
     assert (found.low, found.seconds, found.high) == (pytest.approx(300 * math.exp(-1.645 / 2)), 300, 300)
+
+
+def test_what_a_study_takes_when_its_trials_have_ended_is_known_better_than_these() -> None:
+    trials, short = Duration(600, 0.5), Duration(1, 0.5)
+    assert trials.ended.seconds == 600 + ENDING_S and 0.49 < trials.ended.error < 0.5
+    assert 0.3 < short.ended.error < 0.35
+    assert trials.cut_off(300).ended.high == 300 + ENDING_S
 
 
 def test_the_more_trials_ran_before_the_surer_their_pace_but_never_beyond_what_another_study_differs_by() -> None:
