@@ -293,7 +293,7 @@ class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisod
             priorities: [B], absolute TD errors.
             module_id: RLlib's id of the module; not used.
         """
-        values = [max(value, _LEAST_PRIORITY) for value in np.asarray(priorities, np.float64).tolist()]
+        values = np.maximum(np.asarray(priorities, np.float64), _LEAST_PRIORITY).tolist()
         slots = self._last_sampled_indices
         if len(values) != len(slots):
             raise ValueError(f"{len(values)} priorities for {len(slots)} transitions that were sampled.")

@@ -50,8 +50,8 @@ class QNetworks:
 
     def __init__(self, module: DefaultDQNTorchRLModule) -> None:
         self._module, self._seen = module, observations_function(module)
-        self._q_values = _q_function(module, "")
-        self._target_q_values = _q_function(module, "_target_") if hasattr(module, "_target_encoder") else None
+        self._heads = _heads_function(module, "")
+        self._target_heads = _heads_function(module, "_target_") if hasattr(module, "_target_encoder") else None
         self._main: BranchedPerceptron | None = None
         self._outputs: list[Tensor] = []
         self._t: int | None = None
@@ -70,7 +70,7 @@ class QNetworks:
 
     def explore(self, batch: dict[str, Any], t: int) -> dict[str, Any]:
         """As the module's `_forward_exploration`: epsilon-greedy actions [N], with the same random numbers."""
-        q_values = self._q_values(self._seen(batch[Columns.OBS]))
+        q_values = self._q_values(batch[Columns.OBS])
         if t != self._t:
             self._module.epsilon_schedule.update(t)
             self._t = t
@@ -86,7 +86,16 @@ class QNetworks:
 
     def exploit(self, batch: dict[str, Any]) -> dict[str, Any]:
         """As the module's `_forward_inference`: the greedy actions [N]."""
-        return {Columns.ACTIONS: self._q_values(self._seen(batch[Columns.OBS])).argmax(dim=-1)}
+        return {Columns.ACTIONS: self._q_values(batch[Columns.OBS]).argmax(dim=-1)}
+
+    def _q_values(self, observations: Any) -> Tensor:
+        """Q values [B, actions], where actions that are ruled out have minus infinity."""
+        heads = self._heads(self._seen(observations))
+        q_values = _combine(heads)
+        if len(heads) == 1 or math.isfinite(q_values.sum().item()):
+            return q_values
+        advantages, value = heads
+        return advantages - torch.nan_to_num(advantages, neginf=torch.nan).nanmean(dim=-1, keepdim=True) + value
 
     def check_explored(self) -> None:
         """Check the Q values of all calls of `explore` since the last check.
@@ -117,11 +126,11 @@ class QNetworks:
 
     def forward(self, batch: dict[str, Any]) -> QValues | None:
         """As the module's `_forward_train`, of observations and next ones; None if not all values are finite."""
-        assert self._main is not None and self._target_q_values is not None
+        assert self._main is not None and self._target_heads is not None
         observations, after = self._seen(batch[Columns.OBS]), self._seen(batch[Columns.NEXT_OBS])
         double = self._module.uses_double_q
         self._outputs = self._main.forward(torch.cat([observations, after], dim=0) if double else observations)
-        q_values, target = _combine(self._outputs), self._target_q_values(after)
+        q_values, target = _combine(self._outputs), _combine(self._target_heads(after))
         if not math.isfinite((q_values.sum() + target.sum()).item()):
             return None
         now, later = q_values.chunk(2) if double else (q_values, None)
@@ -161,26 +170,23 @@ def _layers(module: DefaultDQNTorchRLModule, prefix: str) -> list[Layers]:
     return [layers_of(getattr(module, prefix + name).net) or [] for name in _names(module)]
 
 
-def _q_function(module: DefaultDQNTorchRLModule, prefix: str) -> Callable[[Tensor], Tensor]:
-    """From observations [B, ...] to Q values [B, actions], with nothing kept for a backward pass."""
+def _heads_function(module: DefaultDQNTorchRLModule, prefix: str) -> Callable[[Tensor], list[Tensor]]:
+    """From observations [B, ...] to the heads' outputs, with nothing kept for a backward pass."""
     encoder, *heads = map(forward_function, _layers(module, prefix))
 
-    def q_values(observations: Tensor) -> Tensor:
+    def outputs(observations: Tensor) -> list[Tensor]:
         encoded = encoder(observations)
-        return _combine([head(encoded) for head in heads])
+        return [head(encoded) for head in heads]
 
-    return q_values
+    return outputs
 
 
 def _combine(heads: list[Tensor]) -> Tensor:
-    """Q values from the heads' outputs, as `DefaultDQNTorchRLModule._qf_forward_helper`."""
+    """Q values from the heads' outputs, as `DefaultDQNTorchRLModule._qf_forward_helper` where all are finite."""
     if len(heads) == 1:
         return heads[0]
     advantages, value = heads
-    q_values = advantages - advantages.mean(dim=-1, keepdim=True) + value
-    if math.isfinite(q_values.sum().item()):
-        return q_values
-    return advantages - torch.nan_to_num(advantages, neginf=torch.nan).nanmean(dim=-1, keepdim=True) + value
+    return advantages - advantages.mean(dim=-1, keepdim=True) + value
 
 
 def _gradients_of_heads(gradient: Tensor, heads: int) -> list[Tensor]:
