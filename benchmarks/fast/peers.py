@@ -84,13 +84,15 @@ _CASES = {case.name: case for case in (*MAIN, *OTHERS)}
 _LARGE, _SMALL = "PPO, minibatches of 1000 x 4 epochs", "PPO, minibatches of 128 x 10 epochs"
 _PLAIN = _CASES["DQN as SB3 has it: uniform, neither double nor dueling"]
 _PRIORITISED = _CASES["DQN, prioritised"]
+_UNIFORM = _CASES["SAC, critics of SB3's shape, uniform as SB3 has it"]
 COMPARISONS = (
     Comparison(_LARGE, _CASES[_LARGE], "ppo-1000x4", 1.5),
     Comparison(_SMALL, _CASES[_SMALL], "ppo-128x10", 2.5),
     Comparison("DQN, plain", _PLAIN, "dqn", 1.2, learner.RLOX),
     Comparison("DQN, the suite's prioritised, the peers' plain", _PRIORITISED, "dqn", 1.0, learner.RLOX),
     Comparison("DQN, prioritised", _PRIORITISED, "dqn-prioritised", peers=(learner.RLOX,)),
-    Comparison("SAC, critics of SB3's shape", _CASES["SAC, critics of SB3's shape"], "sac", 1.0, learner.SBX),
+    Comparison("SAC, uniform", _UNIFORM, "sac", 1.0, learner.SBX),
+    Comparison("SAC, the suite's prioritised, the peers' uniform", _CASES["SAC, critics of SB3's shape"], "sac"),
 )
 
 

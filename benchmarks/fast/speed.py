@@ -43,11 +43,8 @@ class Case:
 _CARTPOLE: dict[str, Any] = {"env": "CartPole-v1", "envs": 16, "width": 64}
 _LARGE, _SMALL = {"minibatch": 1000, "epochs": 4}, {"minibatch": 128, "epochs": 10}
 
-_PLAIN_DQN = {
-    "double_q": False,
-    "dueling": False,
-    "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 50_000},
-}
+_UNIFORM = {"type": "EpisodeReplayBuffer", "capacity": 50_000}
+_PLAIN_DQN = {"double_q": False, "dueling": False, "replay_buffer_config": _UNIFORM}
 
 MAIN = (
     Case("sampling alone", "sampling", _CARTPOLE, {"stock": 7.0}),
@@ -90,6 +87,12 @@ OTHERS = (
         "DQN as SB3 has it: uniform, neither double nor dueling",
         "replay",
         {"algorithm": "dqn", **_PLAIN_DQN},
+        sides=("stock", "sb3"),
+    ),
+    Case(
+        "SAC, critics of SB3's shape, uniform as SB3 has it",
+        "replay",
+        {"algorithm": "sac", "critics": "sb3", "replay_buffer_config": _UNIFORM},
         sides=("stock", "sb3"),
     ),
 )
