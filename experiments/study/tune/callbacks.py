@@ -96,6 +96,7 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         self._tune: Any = None
         self._lost: Any = None  # in this step of Tune's
         self._alone: list[Any] = []  # trials that are held back until no other one is under way, or run so
+        self._num_ended = 0  # of Tune's list, at its beginning: thousands of them need not be looked at in each step
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return FIFOScheduler, ()
@@ -130,9 +131,12 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         """
         self._lost = None
         trials = tune_controller.get_trials()
-        if any(trial.status == Trial.PENDING for trial in trials):
-            return super().choose_trial_to_run(tune_controller)
-        if any(trial.status == Trial.RUNNING for trial in trials):
+        while self._num_ended < len(trials) and trials[self._num_ended].is_finished():
+            self._num_ended += 1
+        left = trials[self._num_ended :]
+        if (pending := next((trial for trial in left if trial.status == Trial.PENDING), None)) is not None:
+            return pending
+        if any(trial.status == Trial.RUNNING for trial in left):
             return None
         return next((trial for trial in self._alone if trial.status == Trial.PAUSED), None)
 
@@ -154,6 +158,7 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Tune ships no type
         """
         if self._attempts.has_ended(trial):
             return
+        self._num_ended = 0
         if self._attempts.goes_on_alone(trial):
             self._hold_back(trial)
             return
