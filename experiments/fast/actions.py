@@ -78,13 +78,9 @@ class ActionSampler:
         self._drawn: list[tuple[torch.Tensor, torch.Tensor]] = []  # logits [N, actions] and actions [N, 1]
 
     @functools.cached_property
-    def _categorical(self) -> bool:
-        # Not before it is needed: a module that puts out actions may have no distribution.
-        return self._explore and self._module.get_exploration_action_dist_cls() is TorchCategorical
-
-    @functools.cached_property
-    def _squashed(self) -> bool:
-        return self._explore and self._module.get_exploration_action_dist_cls() is TorchSquashedGaussian
+    def _distribution(self) -> Any:
+        # Not before it is needed: a module that puts out actions may have none.
+        return self._module.get_exploration_action_dist_cls() if self._explore else None
 
     def for_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions [N, ...] as the environments take them; a copy, as in RLlib, since an environment may change it."""
@@ -103,7 +99,7 @@ class ActionSampler:
             The actions [N, ...]; the same as the environments take them; the module's other outputs, which an episode
             keeps, as arrays [N, ...] or structures of such, without what `log_probabilities` returns.
         """
-        if Columns.ACTIONS not in outputs and self._categorical:
+        if Columns.ACTIONS not in outputs and self._distribution is TorchCategorical:
             # The operations of torch.distributions.Categorical, and of `torch.multinomial` without its checks.
             logits = outputs[Columns.ACTION_DIST_INPUTS]
             logits = logits - logits.logsumexp(dim=-1, keepdim=True)
@@ -111,7 +107,7 @@ class ActionSampler:
             chosen = (probs / torch.empty_like(probs).exponential_(1)).argmax(dim=-1, keepdim=True)
             self._drawn.append((logits, chosen))
             outputs[Columns.ACTIONS] = chosen.squeeze(-1)
-        elif Columns.ACTIONS not in outputs and self._squashed:
+        elif Columns.ACTIONS not in outputs and self._distribution is TorchSquashedGaussian:
             actions, logp = squashed.sample(outputs[Columns.ACTION_DIST_INPUTS])
             outputs[Columns.ACTIONS] = actions
             outputs.setdefault(Columns.ACTION_LOGP, logp)

@@ -39,13 +39,11 @@ def _of_relu(gradient: torch.Tensor, output: torch.Tensor, into: torch.Tensor | 
     return found
 
 
-_ACTIVATIONS: dict[type[nn.Module], tuple[_Function, _Function, _Backward]] = {
-    nn.Tanh: (torch.tanh, torch.tanh_, _of_tanh),
-    nn.ReLU: (torch.relu, torch.relu_, _of_relu),
+_ACTIVATIONS: dict[type[nn.Module], tuple[_Function, _Backward]] = {
+    nn.Tanh: (torch.tanh_, _of_tanh),
+    nn.ReLU: (torch.relu_, _of_relu),
 }
-"""Each activation, the same in place, and its gradient from that of its output and the output, into a tensor if one is
-given.
-"""
+"""Each activation in place, and its gradient from that of its output and the output, into a tensor if one is given."""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -92,7 +90,7 @@ def forward_function(layers: Layers) -> Callable[[torch.Tensor], torch.Tensor]:
             layer.weight,
             layer.bias,
             # in place: of what `linear` has just made
-            [_ACTIVATIONS[type(module)][1] if type(module) in _ACTIVATIONS else module for module in following],
+            [_ACTIVATIONS[type(module)][0] if type(module) in _ACTIVATIONS else module for module in following],
         )
         for layer, following in layers
     ]
@@ -147,8 +145,8 @@ class _Layer:
         self._transposed = self._weight.t()
         self._weight_gradient = None if gradients is None else gradients[linear.weight]
         self._bias_gradient = None if gradients is None or linear.bias is None else gradients[linear.bias]
-        self._activate = None if activation is None else _ACTIVATIONS[type(activation)][1]
-        self._activation_backward = None if activation is None else _ACTIVATIONS[type(activation)][2]
+        self._activate = None if activation is None else _ACTIVATIONS[type(activation)][0]
+        self._activation_backward = None if activation is None else _ACTIVATIONS[type(activation)][1]
         # Buffers that are reused as long as the number of rows stays the same.
         self._inputs = self._outputs = self._output_buffer = self._input_gradient = self._weight.new_empty(0, 0)
 
