@@ -26,6 +26,7 @@ from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorica
 from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
+from experiments.fast import cartpole
 from experiments.fast.networks import squashed
 
 MODULE_TO_ENV = (
@@ -177,4 +178,4 @@ def step_function(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any], list[
     if type(env) is not DictInfoToList:
         return env.step, lambda infos: infos
     # Without the list of empty infos that the wrapper makes at every step.
-    return env.env.step, lambda infos: env._convert_info_to_list(infos) if infos else None
+    return cartpole.step_of(env.env) or env.env.step, lambda infos: env._convert_info_to_list(infos) if infos else None
