@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 
 import conf
 from analysis import AnalysisError
+from analysis.document import dataset
 from analysis.document.answer import Answer, answers, closing_table
 from analysis.document.caveats import caveats, without_episodes
 from analysis.document.command_line import words_of
@@ -111,12 +112,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             clips=[_shown(clip, several) for clip in clips],
             answers=list(zip(found, steps, _openings(study, found, pictures), strict=True)),
             gaps=study.gaps(),
-            caveats=[
-                *_start(study),
-                *_unmasked(study),
-                *caveats(evidence),
-                *without_episodes(evidence.concluding),
-            ],
+            caveats=_caveats(study),
             sections=shown,
             table=_cells(table),
             methods=methods_of(study),
@@ -182,6 +178,7 @@ def reported(
     failure_below: float | None = None,
     tracking_uri: str | None = None,
     out: str | None = None,
+    export: Literal["table"] | None = None,
     config_dirs: Annotated[Sequence[str], NotAWord] = (),
 ) -> int:
     """Writes a study's report, finished or not: one HTML file that holds everything it shows. Prints the answer and
@@ -198,6 +195,8 @@ def reported(
         tracking_uri: The store that holds it: sqlite:////absolute/mlflow.db or http(s)://host:port; default:
             outputs/mlflow.db. Of studies in different stores one for each, [uri,uri].
         out: The file; default: in reports/ beside the store. It is also attached to the study's run in MLflow.
+        export: `table`: its trials and curves as Parquet files, its settings, and a card that says what they are, for
+            others, in a folder beside the report.
         config_dirs: Folders of a person's own.
     """
     for folder in config_dirs:
@@ -209,6 +208,8 @@ def reported(
         if given:
             alone = next(iter(given))
             raise AnalysisError(f"{alone}= is for the report of one study: side by side, each keeps its own.")
+        if export is not None:
+            raise AnalysisError(f"export={export}: is of one study. Export each by itself, with study=.")
         return _side_by_side(studies, words_of(tracking_uri or ""), out)
     found = _concluded_by(load_study(study, tracking_uri), given)
     path = report_file(found.experiment, found.run_id, _output_dir(found.tracking_uri)) if out is None else Path(out)
@@ -216,6 +217,9 @@ def reported(
     for answer, step in zip(report.answers, report.steps, strict=True):
         print("\n".join([*answer.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
     print(path.resolve())
+    if export is not None:
+        _export(found, report, path.with_suffix(""))
+        print(path.with_suffix("").resolve())
     for folder in conf.config_dirs(shlex.split(found.command))[1]:
         if folder not in config_dirs and any(Path(folder).glob("science/*/manifest.py")):
             print(
@@ -297,6 +301,21 @@ def _output_dir(tracking_uri: str) -> Path:
     """Beside an embedded store; else where studies put things by default."""
     database = sqlite_path(tracking_uri)
     return Path("outputs") if database is None else database.parent
+
+
+def _export(study: Study, report: StudyReport, folder: Path) -> None:
+    """Write a study's tables beside its report."""
+    cells = _cells(report.table)
+    rows = [[f"{cell['text']} {cell.get('below', '')}".strip() for cell in row["cells"]] for row in cells["rows"]]
+    lines = [line for answer in report.answers for line in answer.lines()]
+    findings = dataset.Findings(lines, cells["columns"], rows, _caveats(study), _provenance(study, with_host=False))
+    dataset.write(study, findings, load_settings(study)[0], folder)
+
+
+def _caveats(study: Study) -> list[str]:
+    """What a reader should beware of, in sentences."""
+    evidence = study.evidence
+    return [*_start(study), *_unmasked(study), *caveats(evidence), *without_episodes(evidence.concluding)]
 
 
 def _start(study: Study) -> list[str]:
@@ -407,7 +426,7 @@ def _text(value: float, form: str) -> str:
     return f"{value:{form}}" if np.isfinite(value) else "\u2013"
 
 
-def _provenance(study: Study) -> list[tuple[str, str]]:
+def _provenance(study: Study, with_host: bool = True) -> list[tuple[str, str]]:
     facts = study.provenance
     machine = facts.get("host") or {}
     versions = facts.get("versions") or {}
@@ -415,7 +434,7 @@ def _provenance(study: Study) -> list[tuple[str, str]]:
     changed = " with uncommitted changes (the study run's artifact uncommitted.diff)" if facts.get("dirty") else ""
     return [
         ("commit", commit + changed),
-        ("machine", ", ".join(f"{k} {v}" for k, v in machine.items())),
+        ("machine", ", ".join(f"{k} {v}" for k, v in machine.items() if with_host or k != "host")),
         ("versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
         ("seeds", seeds_named(study.runs, study.seeds)),
         ("MLflow", f"experiment {study.experiment}, study run {study.run_id}"),

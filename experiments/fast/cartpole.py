@@ -10,16 +10,16 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 Stepped = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.bool_], Any]
 
 
-def step_of(env: CartPoleVectorEnv) -> Callable[[npt.NDArray[np.int64]], Stepped] | None:
+def step_of(env: Any) -> Callable[[npt.NDArray[np.int64]], Stepped] | None:
     """A function that does what `env.step` does, to the bit (gymnasium/envs/classic_control/cartpole.py).
 
     Positions and speeds are integrated in one operation for all of them, and nothing is drawn where no episode begins.
 
     Args:
-        env: The environments. What is set on them later, such as another force, has its effect.
+        env: Vectorised environments. What is set on them later, such as another force, has its effect.
 
     Returns:
-        None where they are of another class, or integrate or reward in another way.
+        None where they are not Gymnasium's own CartPole, or integrate or reward in another way.
     """
     if type(env) is not CartPoleVectorEnv or env.kinematics_integrator != "euler" or env._sutton_barto_reward:
         return None

@@ -12,6 +12,8 @@ Ray ends. 9 to 13 s were seen where two cores are as fast as one (`python -m ben
 """
 _ENDING = 0.35
 """Standard deviation of its logarithm."""
+SCORING = 0.35
+"""Likewise of final evaluations that are known by others."""
 NORMAL_90 = 1.645
 """Standard errors to either side that hold 90%."""
 WITHIN = 2.0
@@ -44,12 +46,15 @@ class Duration:
         """What so many units take."""
         return replace(self, seconds=self.seconds * work)
 
+    def then(self, seconds: float, error: float) -> "Duration":
+        """The same, and then something else that takes so long, with a standard deviation of its logarithm."""
+        whole = self.seconds + seconds
+        return Duration(whole, math.hypot(self.seconds * self.error, seconds * error) / whole, self.most + seconds)
+
     @property
     def ended(self) -> "Duration":
         """The same, and then from the end of the last trial to that of the command."""
-        whole = self.seconds + ENDING_S
-        error = math.hypot(self.seconds * self.error, ENDING_S * _ENDING) / whole
-        return replace(self, seconds=whole, error=error, most=self.most + ENDING_S)
+        return self.then(ENDING_S, _ENDING)
 
     def cut_off(self, most: float) -> "Duration":
         """The same, of something that is ended then."""

@@ -11,6 +11,8 @@ from functools import cached_property
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
+from experiments.limits.cpus import usable_cpus
+from experiments.limits.together import slowdown
 from experiments.planning import durations
 from experiments.planning.configuration import Configuration
 from experiments.planning.durations import Duration
@@ -95,7 +97,10 @@ class TrialEstimate:
         """Of the whole trial."""
         start = (_FIRST_TRIAL_S if packages_of(self._trial) else _TRIAL_S) + self.start_s
         working = self.budget * self.env_step_s - self._unlearned * self._learn_s + self.evaluations_s + start
-        return working * max(1.0, self.trials_at_once / self._num_cpus)
+        layout = self.configuration.layout
+        processes = self.trials_at_once * (1 + layout.num_env_runners + layout.num_learners)
+        at_work = max(1, int(min(processes, self._num_cpus, usable_cpus().usable)))
+        return working * max(1.0, self.trials_at_once / self._num_cpus) * slowdown(at_work)
 
     @property
     def start_s(self) -> float:

@@ -6,7 +6,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
@@ -18,7 +18,7 @@ from rich.text import Text
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
 from experiments.contract.words import LABEL_WIDTH, duration, some
-from experiments.planning.durations import so_far
+from experiments.planning.durations import SCORING, so_far
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
 from experiments.trial.events import Ended, Event, Reported, Started
@@ -53,6 +53,8 @@ class _Row:
     return_mean: float = math.nan
     env_steps_per_s: float = math.nan
     changed: float = 0.0
+    wall_s: float = 0.0  # of the trial, at its newest report
+    scoring_s: float = math.nan  # from its last report to its end; an estimate until it has ended
 
 
 class Progress:
@@ -70,6 +72,7 @@ class Progress:
         self._causes: Counter[str] = Counter()
         self._start = self._last_line = time.monotonic()
         self._start_unpaused = unpaused_s()
+        self._before_training_s: float | None = None  # from there, by the first report
         self._what = "work" if plan.is_measured else "env steps"
         self._live = (
             Live(console=console, refresh_per_second=4, get_renderable=self._render) if console.is_terminal else None
@@ -117,6 +120,8 @@ class Progress:
         row.changed = time.monotonic()
         if isinstance(event, Started):
             row.status = "starting"
+            if self._is_live and self._plan.is_measured and self._before_training_s is None:
+                self._before_training_s = unpaused_s() - self._start_unpaused
         elif isinstance(event, Reported):
             self._report(trial, row, event)
         elif isinstance(event, Ended):
@@ -127,13 +132,27 @@ class Progress:
         row.done = row.done if trial.measurement else row.env_steps - trial.first_env_steps
         row.return_mean = report.metrics.get(RETURN, row.return_mean)
         row.env_steps_per_s = report.metrics["throughput/env_steps_per_s"]
+        self._time(trial, row, report.metrics)
         if self._is_live:
             if report.unsaved:
                 self._console.print(Text(f"not saved: {row.label} seed {row.seed}: {report.unsaved}", style="yellow"))
             self._line()
 
+    def _time(self, trial: TrialConfig, row: _Row, metrics: Mapping[str, float]) -> None:
+        """What of the time is no training at the trial's pace: until it begins, and the final evaluation."""
+        share, wall_s = metrics.get("time/evaluation_share", 0.0), metrics.get("progress/wall_s", row.wall_s)
+        if self._is_live and self._before_training_s is None and "progress/train_s" in metrics:
+            trained_s = metrics["progress/train_s"] / (1 - min(share, 0.9))
+            self._before_training_s = max(0.0, unpaused_s() - self._start_unpaused - trained_s)
+        if share and trial.measurement is None:
+            side_by_side = trial.env.vectorize_mode == "vector_entry_point"  # more environments take hardly longer
+            episodes = 1.0 if side_by_side else trial.evaluation.final_episodes / trial.evaluation.episodes
+            row.scoring_s = share * (wall_s - row.wall_s) * episodes
+        row.wall_s = wall_s
+
     def _end(self, row: _Row, end: Ended) -> None:
         again, row.status = row.status == end.status, end.status
+        row.scoring_s = max(0.0, end.metrics.get("final/wall_s", math.nan) - row.wall_s)
         row.return_mean = end.metrics.get(SCORE, row.return_mean)
         row.env_steps_per_s = end.metrics.get("final/env_steps_per_s", row.env_steps_per_s)
         if self._plan.is_measured:
@@ -174,16 +193,30 @@ class Progress:
     def _left(self, done: int, total: int) -> str:
         new, likely = done - self._before, self._likely_total()
         left = (total if likely is None else likely) - done
-        if left <= 0:
+        scored_s, to_score_s = self._scoring_s()
+        if left <= 0 and to_score_s <= 0:
             return ""
         if new <= 0 or (new < (total - self._before) / _KNOWN_FROM and likely is None):
             return ", time left not known yet"
         seen = [row for row in self._rows.values() if row.done]
         begun = [row for row in seen if row.status not in _ENDS]
         unseen = max(0.0, left - sum(max(0.0, min(row.work, self._each or row.work) - row.done) for row in begun))
-        takes = so_far(unpaused_s() - self._start_unpaused, new, left, unseen, len(seen)).over(left).ended
+        so_far_s = unpaused_s() - self._start_unpaused
+        trained_s = max(so_far_s - (self._before_training_s or 0.0) - scored_s, so_far_s / _KNOWN_FROM)
+        left = max(left, 1)
+        takes = so_far(trained_s, new, left, unseen, len(seen)).over(left).then(to_score_s, SCORING).ended
         may_end_early = self._plan.search is not None or (likely is None and self._plan.suite.stop_at_target)
         return f", {takes.bound if may_end_early else takes} left"
+
+    def _scoring_s(self) -> tuple[float, float]:
+        """Seconds of the study that final evaluations took, and that those to come take."""
+        ended = [row for row in self._rows.values() if row.status in _ENDS]
+        known = [row.scoring_s for row in ended if row.status == FINISHED and not math.isnan(row.scoring_s)]
+        known = known or [row.scoring_s for row in self._rows.values() if not math.isnan(row.scoring_s)]
+        if not known or self._plan.search is not None:  # of which nobody knows how many trials are to come
+            return 0.0, 0.0
+        each = sum(known) / len(known) / min(self._plan.concurrency, self._plan.num_trials)
+        return each * len(ended), each * (self._plan.num_trials - len(ended))
 
     @property
     def _each(self) -> float | None:

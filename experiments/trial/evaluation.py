@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 import tree
 from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector.utils import iterate
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
@@ -24,6 +25,7 @@ from experiments.config.schema import EnvSettings
 from experiments.contract import MAX_ENVS
 from experiments.envs import checked
 from experiments.fast.actions import known_actions, step_function
+from experiments.fast.networks.certain import certain_choices
 from experiments.fast.networks.inference import chooses_by_number, deterministic_actions, inference_function
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.rllib.pipelines import PipelinePolicy
@@ -37,6 +39,10 @@ OnActions = Callable[[npt.NDArray[Any], npt.NDArray[Any]], None]
 """Is given the observations (envs, ...) and the actions (envs, ...) of each step."""
 Act = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Observations (envs, ...) to actions (envs, ...) for the environment."""
+Stepped = tuple[Any, npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
+"""Observations, rewards, and whether episodes are terminated and truncated, (envs, ...) each."""
+Step = Callable[[npt.NDArray[Any], npt.NDArray[np.bool_]], Stepped]
+"""Actions (envs, ...) and which environments are in their episode (envs,) to what follows."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,6 @@ def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], envs: Any
     spaces = envs.single_observation_space, envs.single_action_space
     own = PipelinePolicy(module, *how.pipelines, *spaces, how.explore_at) if how.pipelines else None
     act = own or acting(module, spaces[1], how.normalize_actions, how.clip_actions, count, how.explore_at)
-    step, _ = step_function(envs)
     returns, lengths, running = np.zeros(count), np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool)
     most, steps = math.inf if how.max_env_steps is None else how.max_env_steps, 0
     was_training = module.training
@@ -209,6 +214,8 @@ def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], envs: Any
         observations, _ = envs.reset(
             seed=env_seeds[0] if env.vectorize_mode == "vector_entry_point" else list(env_seeds)
         )
+        all_of_them = own is not None or how.on_actions is not None  # who see episodes that begin behind others
+        step = _step_of(envs, None if all_of_them else observations)
         with known:
             while np.count_nonzero(running) and steps < most:
                 if how.watch is not None:
@@ -217,7 +224,7 @@ def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], envs: Any
                 actions = act(observations)
                 if how.on_actions is not None:
                     how.on_actions(observations, actions)
-                observations, rewards, terminated, truncated, _ = step(actions)
+                observations, rewards, terminated, truncated = step(actions, running)
                 if own is not None:
                     own.on_step(observations, rewards, terminated, truncated)
                 np.add(returns, rewards, out=returns, where=running)
@@ -227,6 +234,32 @@ def _run(module: RLModule, env: EnvSettings, env_seeds: Sequence[int], envs: Any
     finally:
         module.train(was_training)
     return Evaluation(returns, lengths)
+
+
+def _step_of(envs: Any, first: npt.NDArray[Any] | None) -> Step:
+    """The step of environments side by side.
+
+    Where each is an object of its own, those whose episode is over stay as they are: their further episodes would
+    count for nothing, and take more than half of the time where episodes differ in length.
+
+    Args:
+        envs: As `environments` makes them.
+        first: Their first observations (envs, ...); None: all are to be stepped.
+    """
+    vector = envs.env if type(envs) is DictInfoToList else None
+    if type(vector) is not SyncVectorEnv or not isinstance(first, np.ndarray):
+        step, _ = step_function(envs)
+        return lambda actions, running: step(actions)[:4]
+    count, seen = vector.num_envs, first.copy()
+    rewards, terminated, truncated = np.zeros(count), np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+
+    def step_running(actions: npt.NDArray[Any], running: npt.NDArray[np.bool_]) -> Stepped:
+        each = list(iterate(vector.action_space, actions))
+        for i in np.flatnonzero(running):
+            seen[i], rewards[i], terminated[i], truncated[i], _ = vector.envs[i].step(each[i])
+        return seen, rewards, terminated, truncated
+
+    return step_running
 
 
 def acting(
@@ -264,10 +297,14 @@ def acting(
     options = {"t": explore_at} if explores else {}
     of_action = "get_exploration_action_dist_cls" if explores else "get_inference_action_dist_cls"
     distribution = functools.cache(lambda: getattr(module, of_action)())  # a module that puts out actions may have none
+    by_number = isinstance(action_space, gym.spaces.Discrete) and not (own or explores or recurrent)
+    certain = certain_choices(module) if by_number else None
+    if certain is not None and distribution() is not TorchCategorical:
+        certain = None
     device = next(module.parameters()).device
 
     @torch.inference_mode()
-    def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def by_torch(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
         nonlocal state
         # CartPole's vector environment returns float64 outside its float32 space.
         batch = torch.as_tensor(
@@ -300,6 +337,12 @@ def acting(
         if continuous and clip_actions:
             return np.asarray(clip_action(actions, action_space))
         return np.asarray(actions)
+
+    def act(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        chosen = None
+        if certain is not None and observations.dtype.kind == "f":
+            chosen = certain(observations.astype(np.float32, copy=False))
+        return by_torch(observations) if chosen is None else chosen
 
     return act
 

@@ -1,5 +1,7 @@
 """CartPole's step written out: Gymnasium's to the bit."""
 
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,11 +12,15 @@ from experiments.fast.actions import step_function
 from experiments.fast.cartpole import step_of
 
 
+def _envs(num_envs: int, **settings: int) -> Any:
+    return CartPoleVectorEnv(num_envs, **settings)
+
+
 @pytest.mark.parametrize("num_envs", [1, 4, 16, 20, 100])
 @pytest.mark.parametrize("random", [0.02, 1.0])
 def test_same_as_gymnasiums_to_the_bit(num_envs: int, random: float) -> None:
     """Over episodes that end by themselves and at the limit of 60 env steps, with every output and the state."""
-    theirs, ours = (CartPoleVectorEnv(num_envs, max_episode_steps=60) for _ in range(2))
+    theirs, ours = (_envs(num_envs, max_episode_steps=60) for _ in range(2))
     step = step_of(ours)
     assert step is not None
     rng, ended = np.random.default_rng(0), np.zeros(2)
@@ -38,7 +44,7 @@ def test_same_as_gymnasiums_to_the_bit(num_envs: int, random: float) -> None:
 
 def test_what_is_set_later_has_its_effect() -> None:
     """Another force, threshold or limit, and random bounds of a reset."""
-    theirs, ours = (CartPoleVectorEnv(8) for _ in range(2))
+    theirs, ours = (_envs(8) for _ in range(2))
     step = step_of(ours)
     assert step is not None
     for env in (theirs, ours):
@@ -67,7 +73,7 @@ def test_other_environments_step_by_themselves(changed: str) -> None:
     class Own(CartPoleVectorEnv):
         pass
 
-    env: gym.vector.VectorEnv = Own(2) if changed == "subclass" else CartPoleVectorEnv(2)
+    env: Any = Own(2) if changed == "subclass" else CartPoleVectorEnv(2)
     if changed == "integrator":
         env.kinematics_integrator = "semi-implicit"
     elif changed == "reward":

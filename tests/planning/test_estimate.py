@@ -39,6 +39,8 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Callable[[NetworkSpeed], None]:
         monkeypatch.setattr(estimate, "env_step_s", lambda env, num_envs: CARTPOLE_S * num_envs / 16)
         monkeypatch.setattr(estimate, "network_speed", lambda trial: network)
         monkeypatch.setattr(facts, "usable_cpus", lambda: Cpus(2, 2))
+        monkeypatch.setattr(estimate, "usable_cpus", lambda: Cpus(2, 2))
+        monkeypatch.setattr(estimate, "slowdown", lambda num_cores: 1.0)
 
     return known
 
@@ -267,3 +269,21 @@ def test_logical_cpus_make_nothing_faster(
     alone, crowd = (TrialEstimate(one, n).seconds for n in (1, 16))
     assert crowd == pytest.approx(8 * alone)  # 16 trials on 2 CPUs
     assert not math.isnan(alone)
+
+
+def test_cores_that_share_one_take_longer_together(
+    plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trials side by side, or a trial and its runner; one alone has it to itself."""
+    quiet(SMALL)
+    one, with_runner = (
+        plan_of(SINGLE, f"algorithm.env_runners.num_env_runners={n}", cluster=Cluster((Node(8, 0),))).configurations[0]
+        for n in (0, 1)
+    )
+    cases = ((one, 1), (one, 2), (with_runner, 1), (with_runner, 4))
+    apart = [TrialEstimate(configuration, n).seconds for configuration, n in cases]
+    asked = []
+    monkeypatch.setattr(estimate, "slowdown", lambda num_cores: asked.append(num_cores) or float(num_cores))
+    shared = [TrialEstimate(configuration, n).seconds for configuration, n in cases]
+    assert asked == [1, 2, 2, 2]  # of eight that are declared two are there
+    assert shared == pytest.approx([apart[0], *(2 * seconds for seconds in apart[1:])])

@@ -204,6 +204,36 @@ def test_trials_to_come_are_taken_to_end_as_early_as_those_that_ended(
         assert "about 14 to 26 s left" in printed(progress._render())
 
 
+def reported(env_steps: int, **metrics: float) -> Reported:
+    named = {name.replace("_of_", "/"): value for name, value in metrics.items()}
+    return Reported(env_steps=env_steps, metrics={"throughput/env_steps_per_s": 10.0, **named})
+
+
+def test_the_start_and_the_final_evaluations_are_no_training(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four trials of 4,096 env steps, one at a time: 20 s until training begins, and then 10 s a trial, of which each
+    of two evaluations of 5 episodes takes 1 s; the final one of 20 takes 4 s.
+    """
+    words = ("env=pendulum", "evaluation.episodes=5", "evaluation.final_episodes=20")
+    plan = plan_of("study=smoke", "hardware.max_concurrent_trials=1", *words)
+    console, began = Console(file=io.StringIO(), force_terminal=False), unpaused_s()
+    with Progress(plan, console) as progress:
+
+        def at(seconds: float, event: Reported | Ended, trial: int = 0) -> str:
+            monkeypatch.setattr("experiments.study.progress.unpaused_s", lambda: began + seconds)
+            progress.on_event(plan.trials[trial], event)
+            return progress.overall()
+
+        at(25, reported(2048, progress_of_train_s=4.0, progress_of_wall_s=7.0, time_of_evaluation_share=0.2))
+        half = at(30, reported(4096, progress_of_train_s=8.0, progress_of_wall_s=12.0, time_of_evaluation_share=0.2))
+        assert progress._before_training_s == pytest.approx(20, abs=0.1)
+        # 4 s of this one, three of 10 + 4 s, and the end of the study
+        assert progress._scoring_s() == pytest.approx((0, 16))
+        assert "about 39 to 77 s left" in half, half
+        scored = at(34, Ended(status=FINISHED, env_steps=4096, metrics={**final(7.0), "final/wall_s": 16.0}))
+        assert progress._scoring_s() == pytest.approx((4, 12))
+        assert "about 36 to 72 s left" in scored, scored
+
+
 def test_the_time_left_is_unknown_when_a_study_goes_on(plan_of: PlanOf) -> None:
     plan = plan_of("study=smoke", "stop_at_target=true")
     progress = Progress(plan, Console(file=io.StringIO(), force_terminal=False))

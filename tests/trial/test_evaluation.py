@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 import tiny_envs  # noqa: F401  # registers the environments
 import torch
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
 from experiments.config.schema import EnvSettings
@@ -179,3 +181,20 @@ def test_a_forward_pass_of_ones_own_acts_as_rllib_would_let_it() -> None:
     made = gym.make("tiny_envs:tiny/Reach-v0")
     module = Own(observation_space=made.observation_space, action_space=made.action_space)
     assert evaluate(module, env("tiny_envs:tiny/Reach-v0"), [1], STRETCHED).returns.tolist() == [-1.5]
+
+
+def test_environments_whose_episode_is_over_are_stepped_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, step = [0], CartPoleEnv.step
+
+    def counted(self: CartPoleEnv, action: Any) -> Any:
+        steps[0] += 1
+        return step(self, action)
+
+    monkeypatch.setattr(CartPoleEnv, "step", counted)
+    cartpole, seeds = env("CartPole-v1"), list(range(30))
+    found = evaluate(Policy(first_action), cartpole, seeds, STRETCHED)
+    assert found.lengths.max() > found.lengths.min()
+    assert steps[0] == found.lengths.sum()
+    beside = evaluate(Policy(first_action), cartpole, seeds, replace(STRETCHED, on_actions=lambda *_: None))
+    np.testing.assert_array_equal(found.returns, beside.returns)
+    np.testing.assert_array_equal(found.lengths, beside.lengths)

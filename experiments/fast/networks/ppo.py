@@ -38,6 +38,18 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
         From a batch with observations [N, ...] to one with the inputs of the action distribution;
         None for any other module.
     """
+    encoder = _encoder_of(module)
+    return None if encoder is None else policy_of(module, encoder)
+
+
+def policy_layers(module: TorchRLModule) -> Layers | None:
+    """The layers of a default module's policy; None for any other module, and where the policy is no perceptron."""
+    encoder = _encoder_of(module)
+    return None if encoder is None else _layers_of(module, encoder)
+
+
+def _encoder_of(module: TorchRLModule) -> Any:
+    """The encoder of a default module's policy; None for any other module."""
     stock = (
         isinstance(module, DefaultPPOTorchRLModule)
         and not is_overridden(
@@ -48,13 +60,17 @@ def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, 
     )
     if not stock:
         return None
-    return policy_of(module, module.encoder.encoder if module.encoder.config.shared else module.encoder.actor_encoder)
+    return module.encoder.encoder if module.encoder.config.shared else module.encoder.actor_encoder
+
+
+def _layers_of(module: Any, encoder: Any) -> Layers | None:
+    plain = type(encoder) is TorchMLPEncoder and not has_hooks(module)
+    return layers_of(encoder.net, module.pi.net) if plain else None
 
 
 def policy_of(module: Any, encoder: Any) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
     """As `plain_policy`, with this encoder of the policy; None if it is no perceptron, or the module has hooks."""
-    plain = type(encoder) is TorchMLPEncoder and not has_hooks(module)
-    layers = layers_of(encoder.net, module.pi.net) if plain else None
+    layers = _layers_of(module, encoder)
     if layers is None:
         return None
     actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
