@@ -201,6 +201,14 @@ class Evidence:
         return replace(self, runs=_trimmed(runs[(runs["phase"] == "fixed") | both].assign(exploratory=False)))
 
     @cached_property
+    def comparing(self) -> "Evidence":
+        """The trials that compare settings: where a fixed design was confirmed its own, else those on which conclusions
+        rest.
+        """
+        design, concluding = self.design, self.concluding
+        return concluding if len(design.runs) in (0, len(concluding.runs)) else design
+
+    @cached_property
     def replicates(self) -> pd.DataFrame:
         """The trials that stand for their seeds."""
         return replicates(self.runs)

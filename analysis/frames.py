@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.evidence import Claim
+from analysis.questions.constraints import LIMITS
 from analysis.questions.sequential import DESIGN
 from analysis.stats.interval import Interval
 from analysis.stores.records import STATUS, Points, Run
@@ -184,6 +185,7 @@ def runs_frame(plan: Mapping[str, Any], trials: Sequence[TrialRow]) -> pd.DataFr
     given = {name: plan.get("report", {}).get(name) for name in _GIVEN}
     given |= {"objective": plan.get("objective", "score")}
     given |= {column: plan.get("comparison", {}).get(name) for column, name in DESIGN.items()}
+    given |= {column: plan.get("constraints", {}).get(name) for column, name in LIMITS.items()}
     frame, finals = pd.DataFrame(rows).assign(**given), final_metrics(plan)
     params = [
         {**{name: str(value) for name, value in configurations[trial.config]["params"].items()}, **trial.params}

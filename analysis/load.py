@@ -15,7 +15,7 @@ from analysis.evidence import Claim, Evidence
 from analysis.frames import CURVE_METRICS as CURVE_METRICS  # people have it from here
 from analysis.frames import MISSING, TrialRow, claims_of, curve_metrics, curves_frame, final_metrics, runs_frame
 from analysis.questions.labels import trials_named
-from analysis.stores.executions import near, opened, runs_of_studies
+from analysis.stores.executions import near, only_execution, opened, runs_of_studies
 from analysis.stores.records import STATUS, Run
 from experiments.contract import Tag
 
@@ -98,6 +98,8 @@ class Study:
             - price_per_hour: float64, of the machine; NaN if unknown.
             - comparison_seeds_per_look, comparison_looks, comparison_alpha: float64; of a sequential comparison, as
               `analysis.stats.sequential.Design` has them, else NaN.
+            - constraint_failure_probability, constraint_memory_gib, constraint_hours, constraint_cost: float64; the
+              most that a recommendation may come to, as the study was given it as `constraints`, NaN if nothing.
             - commit: str; of the code, "" if unknown.
             - the axes, then every other parameter of the trials: numbers where all values are, else str; NA where a
               trial has no such.
@@ -256,6 +258,29 @@ def load_study(
     )
 
 
+def load_studies(names: Sequence[str], tracking_uris: Sequence[str], metrics: Sequence[str]) -> list[Study]:
+    """Read several studies, of which each name means one execution alone.
+
+    Args:
+        names: As `load_study` takes them.
+        tracking_uris: Of their stores: none, one for all, or one for each.
+        metrics: Those to read into `curves`.
+
+    Raises:
+        AnalysisError: One is not there or its name is ambiguous, one is named twice, or there are not as many stores.
+    """
+    if len(tracking_uris) not in (0, 1, len(names)):
+        raise AnalysisError(
+            f"tracking_uri= names {len(tracking_uris)} stores for {len(names)} studies: one for all, or one for each."
+        )
+    each = len(tracking_uris) == len(names)
+    stores: list[str | None] = [*tracking_uris] if each else [next(iter(tracking_uris), None)] * len(names)
+    ids = [only_execution(name, uri) for name, uri in zip(names, stores, strict=True)]
+    if len(set(zip(ids, stores, strict=True))) < len(ids):
+        raise AnalysisError(f"studies=[{','.join(names)}]: names one study twice.")
+    return [load_study(run_id, uri, metrics) for run_id, uri in zip(ids, stores, strict=True)]
+
+
 def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """The recorded settings of a study, in full; a read of a file for each configuration.
 
@@ -269,15 +294,29 @@ def load_settings(study: Study) -> tuple[dict[str, dict[str, Any]], dict[str, An
     Raises:
         AnalysisError: The store cannot be read.
     """
-    uri, store = opened(study.tracking_uri)
-    (own,) = runs_of_studies(store, uri, study.run_id)
+    _, store = opened(study.tracking_uri)
     trials = {trial.run_id: trial for trial in store.runs(study.experiment, (Tag.STUDY_RUN, study.run_id))}
     of_config = study.runs[study.runs["run_id"].isin(trials)].drop_duplicates("config").set_index("config")["run_id"]
     settings = {
         str(config): json.loads(store.content(trials[run_id], "config.json") or "{}")
         for config, run_id in of_config.items()
     }
-    return settings, yaml.safe_load(store.content(own, "config.yaml") or "{}")
+    return settings, load_composed(study)
+
+
+def load_composed(study: Study) -> dict[str, Any]:
+    """The settings of a study as a whole, as it was composed; empty where the record is missing.
+
+    Args:
+        study: As `load_study` gave it.
+
+    Raises:
+        AnalysisError: The store cannot be read.
+    """
+    uri, store = opened(study.tracking_uri)
+    (own,) = runs_of_studies(store, uri, study.run_id)
+    found: dict[str, Any] = yaml.safe_load(store.content(own, "config.yaml") or "{}")
+    return found
 
 
 def seeds_of_confirmations(study: Study) -> set[int]:

@@ -36,11 +36,10 @@ from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
 from analysis.evidence import OF_OBJECTIVES, SPEEDS
-from analysis.load import Clips, Study, load_clips, load_settings, load_study
+from analysis.load import Clips, Study, load_clips, load_settings, load_studies, load_study
 from analysis.questions.labels import FORMS, in_its_unit, listed, percent, seeds_finished
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
-from analysis.stores.executions import only_execution
 from conf import CONFIG_DIR
 from experiments.contract.extensions import ExtensionError, take_own
 from experiments.contract.report_file import report_file, write_page
@@ -90,7 +89,8 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             key, title = (
                 (f"{section.key}-{env}", f"{section.title}: {env}") if several else (section.key, section.title)
             )
-            shown.append({"key": key, "title": title, "sentences": section.sentences, "figures": figures})
+            said = {"sentences": section.sentences, "tables": section.tables}
+            shown.append({"key": key, "title": title, **said, "figures": figures})
     overall = across(study, evidence.concluding.runs, rng)
     if overall.sentences:
         shown.insert(
@@ -99,6 +99,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
                 "key": overall.key,
                 "title": overall.title,
                 "sentences": overall.sentences,
+                "tables": overall.tables,
                 "figures": _figures(overall.figures, "", pictures),
             },
         )
@@ -278,18 +279,10 @@ def _side_by_side(asked: str, uris: Sequence[str], out: str | None) -> int:
         raise AnalysisError(
             f"studies={asked}: side by side it takes two studies or more. Of one there is a report{one}."
         )
-    if len(uris) not in (0, 1, len(names)):
-        raise AnalysisError(
-            f"tracking_uri= names {len(uris)} stores for {len(names)} studies: one for all, or one for each."
-        )
-    stores: list[str | None] = [*uris] if len(uris) == len(names) else [uris[0] if uris else None] * len(names)
-    ids = [only_execution(name, uri) for name, uri in zip(names, stores, strict=True)]
-    if len(set(zip(ids, stores, strict=True))) < len(ids):
-        raise AnalysisError(f"studies={asked}: names one study twice.")
-    studies = [load_study(run_id, uri, metrics=["eval/return_mean"]) for run_id, uri in zip(ids, stores, strict=True)]
+    studies = load_studies(names, uris, ["eval/return_mean"])
     sides = [side_of(chr(ord("A") + i), study, *load_settings(study)) for i, study in enumerate(studies)]
     found = side_by_side(studies, sides)
-    name = f"side-by-side-{'-'.join(run_id[:8] for run_id in ids)}.html"
+    name = f"side-by-side-{'-'.join(study.run_id[:8] for study in studies)}.html"
     path = _output_dir(studies[0].tracking_uri) / "reports" / name if out is None else Path(out)
     write_page(path, found.html)
     print("\n".join(found.lines))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.document import confirmation, sequential
+from analysis.document import confirmation, constraints, sequential
 from analysis.document.product import of_layouts
 from analysis.document.repeats import sameness
 from analysis.evidence import MEASURES, OF_OBJECTIVES, SPEEDS, TO_COME, Evidence, once
@@ -25,6 +25,7 @@ from analysis.questions.labels import (
     shares,
     shown,
     with_interval,
+    with_name,
 )
 from analysis.questions.product import product_of
 from analysis.questions.sequential import sequential_comparison
@@ -42,6 +43,7 @@ class Answer:
         because: More of its numbers.
         certainty: Why this one of those that are as good; or the next best.
         compared: What a sequential comparison showed; empty in other studies.
+        constraints: How many configurations keep the constraints of the study, and what these cost; empty without any.
         layouts: What other layouts are predicted to take, of a search that measured them; empty in other studies.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
         confirmed: Whether fresh seeds bear out what another study recommended; None where that was not asked.
@@ -52,13 +54,22 @@ class Answer:
     because: str
     certainty: str
     compared: str = ""
+    constraints: str = ""
     layouts: str = ""
     repeats: str = ""
     confirmed: bool | None = None
 
     @property
     def _parts(self) -> list[str]:
-        parts = (self.headline, self.layouts, self.because, self.certainty, self.compared, self.repeats)
+        parts = (
+            self.headline,
+            self.constraints,
+            self.layouts,
+            self.because,
+            self.certainty,
+            self.compared,
+            self.repeats,
+        )
         return [part for part in parts if part]
 
     def markdown(self) -> str:
@@ -123,7 +134,7 @@ def closing_table(evidence: Evidence) -> pd.DataFrame:
         practically the same; `chosen`; and `decided_by`, the measure.
     """
     decided = decisions_of(evidence.concluding)
-    ranks = {config: rank for rank, config in enumerate(config for d in decided for config in d.order)}
+    ranks = {config: rank for rank, config in enumerate(config for d in decided for config in _ranked(d))}
     table = summary_of(evidence.concluding)
     table = table.assign(
         leader=table["config"].isin([c for d in decided for c in d.leaders]),
@@ -132,6 +143,11 @@ def closing_table(evidence: Evidence) -> pd.DataFrame:
     )
     rank = table["config"].astype(object).map(ranks).fillna(len(ranks)).astype(int)
     return table.iloc[np.argsort(rank, kind="stable")].reset_index(drop=True)
+
+
+def _ranked(decision: Decision) -> list[str]:
+    """All configurations with a finished seed: after those that keep the constraints of a study the others."""
+    return list(dict.fromkeys([*decision.order, *(decision.free.order if decision.free else ())]))
 
 
 def best_metrics(table: pd.DataFrame) -> dict[str, float]:
@@ -150,21 +166,27 @@ def best_metrics(table: pd.DataFrame) -> dict[str, float]:
 def _answer(own: Evidence, several: bool, confidence: float) -> Answer:
     decision, summary = decision_of(own), summary_of(own).set_index("config")
     where = f"On {decision.env}: " if several else ""
+    lacking = _provisional(own)
+    if decision.chosen is None and decision.free and decision.free.chosen:
+        none = f"{where}{lacking}No answer: no configuration keeps the constraints, {constraints.at_most(own)}."
+        return Answer(decision, none, "", "", constraints="" if lacking else constraints.cost(own, decision))
     if decision.chosen is None:
         why = "no trial finished" if summary["num_seeds"].eq(0).all() else "no trial ended with a finite score"
         return Answer(decision, f"{where}No answer: {why}.", "", "")
-    row, lacking = summary.loc[decision.chosen], _provisional(own)
-    name = code(decision.chosen)
+    row, name = summary.loc[decision.chosen], code(decision.chosen)
     first = f"{where}{lacking}{_missed(summary, own.is_measured, float(own.runs['score_range_low'].iloc[0]))}"
-    alone = len(decision.order) == 1
+    alone = len(_ranked(decision)) == 1
     result, numbers = f"{_result(decision, row, alone)}.", _numbers(decision, row, alone)
+    left = "" if decision.free is None else constraints.kept(own)
     if alone:
-        return Answer(decision, f"{first}{name} is the only configuration: {result}", numbers, "")
+        return Answer(decision, f"{first}{name} is the only configuration: {result}", numbers, "", constraints=left)
     word = "The best so far is" if lacking else _use(decision, row)
     use = f"{first}{word} {name}{_rates(own.runs, decision.chosen)}: {result}"
     if lacking:
-        return Answer(decision, use, numbers, "")
-    return Answer(decision, f"{use} {_standing(decision, summary)}", numbers, _others(decision, summary, confidence))
+        return Answer(decision, use, numbers, "", constraints=left)
+    told = left and f"{left} {constraints.cost(own, decision)}"
+    others = _others(decision, summary, confidence)
+    return Answer(decision, f"{use} {_standing(decision, summary)}", numbers, others, constraints=told)
 
 
 def _confirmed(own: Evidence, several: bool) -> Answer | None:
@@ -243,6 +265,8 @@ def _standing(decision: Decision, summary: pd.DataFrame) -> str:
         told += [f"{_are(rivals, decision, numbers)} not significantly different."] if rivals else []
         told += [f"{listed([_crashes(c, summary.loc[c]) for c in crashed])}: not told apart."] if crashed else []
         return " ".join(told)
+    if len(decision.order) == 1:
+        return "It is the only one that keeps the constraints."
     among = decision.num_solving if decision.saturated else len(decision.order) - len(decision.uncompared)
     if among < 2:
         return "No other has seeds enough to be compared."
@@ -252,6 +276,8 @@ def _standing(decision: Decision, summary: pd.DataFrame) -> str:
         others += " that solves it" if one else " that solve it"
     elif decision.uncompared:
         others += " that was compared" if one else " that were compared"
+    if decision.free:
+        others += " within the constraints"
     return f"{others} {_WORSE[decision.measure][one]}."
 
 
@@ -259,15 +285,8 @@ def _are(configs: Sequence[str], decision: Decision, numbers: pd.DataFrame | Non
     """Configurations and their verb, with their numbers where there are few."""
     words = named(configs)
     if numbers is not None:
-        words = listed(
-            [f"{code(c)} ({_called(decision.measure)}{in_its_unit(numbers.loc[c], decision.measure)})" for c in configs]
-        )
+        words = listed([f"{code(c)} ({with_name(numbers.loc[c], decision.measure)})" for c in configs])
     return f"{words} {'is' if len(configs) == 1 else 'are'}"
-
-
-def _called(measure: str) -> str:
-    """The word before a number, and a space; "" where its unit says what it is."""
-    return "" if measure == _MINUTES else f"{WORDS[measure]} "
 
 
 def _repeat(decision: Decision) -> str:
@@ -280,7 +299,6 @@ def _crashes(config: str, row: pd.Series) -> str:
     return f"{code(config)} crashes on {crashed}, its best score {row['score_max']:.1f}"
 
 
-_MINUTES = "minutes_to_target"
 _OBJECTIVE = {
     "minutes_to_target": "target in {}, starting included",
     "cost_to_target": "target for {}, starting included",
@@ -348,13 +366,14 @@ def _others(decision: Decision, summary: pd.DataFrame, confidence: float) -> str
     if len(decision.leaders) > 1:
         same = _same(decision)
         why = _WHY_CHOSEN[decision.chosen_by].format(alike="practically the same" if same else "about as good")
-        best = f" The best{' of those compared' if alone else ''} by {WORDS[decision.measure]} is one of these "
+        of = f"{' within the constraints' if decision.free else ''}{' of those compared' if alone else ''}"
+        best = f" The best{of} by {WORDS[decision.measure]} is one of these "
         best += f"{len(decision.leaders)} with {100 * confidence:g}% confidence."
         some_are_out = len(decision.leaders) < len(decision.order) - len(decision.uncompared)
         return f"This one, because {why}.{best if some_are_out else ''}{_to_equivalence(decision)}{alone}"
     if decision.runner_up is None or decision.runner_up in decision.uncompared:
         return alone.strip()
-    told = f"{_called(decision.measure)}{in_its_unit(summary.loc[decision.runner_up], decision.measure)}"
+    told = with_name(summary.loc[decision.runner_up], decision.measure)
     return f"Next best: {code(decision.runner_up)}, {told}.{alone}"
 
 

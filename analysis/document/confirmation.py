@@ -12,7 +12,7 @@ from analysis.questions.confirmation import Confirmation, beside_of, claim_of, i
 from analysis.questions.decision import decision_of, summary_of
 from analysis.questions.labels import FORMS, WORDS, code, listed, shown
 from analysis.stats.interval import Interval
-from experiments.contract.words import plural
+from experiments.contract.words import limited, plural
 
 
 def claimed_by(study: Study, beside: Sequence[str]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def sentence(found: Confirmation) -> str:
     seeds = "round" if measure in SPEEDS else "seed"
     form, before, by = FORMS[measure], "", ""
     if math.isfinite(found.change.estimate):
-        before, by = f" now and {shown(claim.value, form)} in the study", f", {_by(found.change, measure)}"
+        before, by = f" now and {shown(claim.value, form)} in the study", f", {by_how_much(found.change, measure)}"
     told = (
         f"{first} on {plural(found.num_seeds, f'fresh {seeds}')}: {code(claim.config)} has {WORDS[measure]} "
         f"{shown(found.fresh, form)}{before}{by}"
@@ -74,8 +74,10 @@ def sentence(found: Confirmation) -> str:
             f"{claim.num_at_end} of {claim.num_seeds} did in the study"
         )
     others = [_against(other, difference, measure) for other, difference in found.others.items()]
-    better = [other for other, difference in found.others.items() if is_worse(difference, measure)]
+    better = [o for o, difference in found.others.items() if is_worse(difference, measure) and o not in found.broken]
     instead = f" Use {code(better[0])} instead{_number(found, better[0])}." if better else ""
+    amounts = [limited(name, amount) for name, amount in found.broken.get(claim.config, {}).items()]
+    told += f"; it breaks the constraints, with {listed(amounts)}" if amounts else ""
     return f"{told}{'; it is ' if others else ''}{listed(others) if others else ''}.{instead}"
 
 
@@ -90,14 +92,14 @@ def _number(found: Confirmation, other: str) -> str:
 def _against(other: str, difference: Interval, measure: str) -> str:
     if math.isnan(difference.estimate):
         return f"not compared with {code(other)}, which has no fresh seed"
-    by = _by(difference, measure)
+    by = by_how_much(difference, measure)
     if is_better(difference, measure):
         return f"better than {code(other)} ({by})"
     worse = is_worse(difference, measure)
     return f"{'worse than' if worse else 'not significantly different from'} {code(other)} ({by})"
 
 
-def _by(difference: Interval, measure: str) -> str:
+def by_how_much(difference: Interval, measure: str) -> str:
     """By how much: `12.3 more [-4.0, 28.6]`; of speeds the ratio."""
     if measure in SPEEDS:
         return f"{shown(difference, '.2f')} times as fast"

@@ -67,7 +67,7 @@ def repeats(part: Part) -> Section:
             )
             figures.append(part.drawn(f"gaps-{measure}", figure_of(group_gaps.plot(gaps, measure)), what, ""))
         typical = reproducibility.typical_difference_spread(part.runs, measure)
-        needed = reproducibility.seeds_to_see(typical, num_comparisons=len(part.decision.order) - 1)
+        needed = reproducibility.seeds_to_see(typical, num_comparisons=max(0, len(part.decision.order) - 1))
         if len(needed):
             alike = "" if len(part.decision.order) > 1 else ", as if the other configuration varied as this one does"
             what = (

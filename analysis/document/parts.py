@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.document.answer import closing_table
+from analysis.document.tables import Table
 from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.plots import style
@@ -44,18 +45,21 @@ class Section:
         title: Its heading.
         sentences: What was found, Markdown.
         figures: In their order.
+        tables: Below the first sentence.
     """
 
     key: str
     title: str
     sentences: tuple[str, ...] = ()
     figures: tuple[Drawn, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 class Part:
     """The trials of a study on one environment that a section rests on, with what several figures need of them."""
 
     def __init__(self, study: Study, evidence: Evidence, rng: np.random.Generator) -> None:
+        self.evidence = evidence
         runs = self.trials = evidence.runs
         self.runs = evidence.replicates
         self.study, self.curves, self.rng = study.name, study.curves, rng

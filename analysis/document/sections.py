@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import AnalysisError
-from analysis.document import learning, search, speed
+from analysis.document import importance, learning, search, speed
 from analysis.document.extension import across_of, reports, sections_of
 from analysis.document.parts import Drawn, Part, Section
 from analysis.evidence import Evidence
@@ -71,7 +71,7 @@ def sections(study: Study, evidence: Evidence, rng: np.random.Generator) -> list
         The sections that have something to show. Those of a search come first; all others rest on the trials that
         confirm what it found. Where a fixed design was confirmed, what compares its settings rests on its own trials.
     """
-    runs, design, measured_apart = evidence.runs, evidence.design, search.product(study, evidence)
+    runs, comparing, measured_apart = evidence.runs, evidence.comparing, search.product(study, evidence)
     evidence = evidence.concluding
     first = [measured_apart] if measured_apart else []
     first += [search.search(study, runs)] if runs["exploratory"].any() else []
@@ -79,10 +79,10 @@ def sections(study: Study, evidence: Evidence, rng: np.random.Generator) -> list
     if not (evidence.replicates["status"] == "finished").any():
         return first
     part = Part(study, evidence, rng)
-    of_design = part if len(design.runs) in (0, len(evidence.runs)) else Part(study, design, rng)
+    of_design = part if comparing is evidence else Part(study, comparing, rng)
     if evidence.is_measured:
-        own = {"scaling": speed.scaling, "speed": speed.speed, "bottlenecks": speed.bottlenecks, "health": speed.health}
-        found = [section(part) for section in own.values()]
+        own = (speed.scaling, importance.importance, speed.speed, speed.bottlenecks, speed.health)
+        found = [section(part) for section in own]
     else:
         found = _of_learning(part, of_design)
     return [*first, *(section for section in found if section.figures or section.sentences)]
@@ -95,6 +95,7 @@ def _of_learning(part: Part, of_design: Part) -> list[Section]:
         ("sequential", learning.sequence, part),
         ("learning", learning.learning, part),
         ("lr-batch", learning.lr_and_batch, of_design),
+        ("importance", importance.importance, of_design),
         ("seeds", learning.seeds, part),
         ("comparison", learning.comparison, part),
         ("speed", speed.speed, part),

@@ -45,6 +45,8 @@ _NO_STUDY_SETTINGS = (
 )
 _OF_STUDY = ("preprocessing", "extension", "extensions", "start", "provenance")
 """Of a trial's record, what is said of its study as a whole, or in its name."""
+_NEW = ("constraints.", "hardware.price_per_hour")
+"""Settings that earlier studies did not record: as good as none, where they are null."""
 _NOT_OF_TRIALS = (
     *("checkpoint.keep", "checkpoint.keep_best", "checkpoint.replay"),
     *("env.budget_env_steps", "env.report_every_env_steps", "env.extra"),
@@ -94,6 +96,7 @@ def side_of(letter: str, study: Study, recorded: Mapping[str, Mapping[str, Any]]
     }
     left_out = {*_NO_STUDY_SETTINGS, *NOT_HASHED, *(key for nested in of_trials.values() for key in nested)}
     overall = flat({key: value for key, value in composed.items() if key not in left_out})
+    overall = {path: value for path, value in overall.items() if value is not None or not path.startswith(_NEW)}
     facts = study.provenance
     return Side(
         letter,

@@ -1,4 +1,4 @@
-"""Tables and sections of the pages that `side_by_side.html.j2` makes."""
+"""Tables of a page, and the sections of those that `side_by_side.html.j2` makes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

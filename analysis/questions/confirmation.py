@@ -1,12 +1,13 @@
 """Whether what a study recommended holds on seeds that its choice has not seen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from analysis.evidence import SMALLER_IS_BETTER, SPEEDS, Claim, Evidence
+from analysis.questions.constraints import breaking
 from analysis.questions.convergence import by_seed
 from analysis.questions.decision import Decision, decision_of, summary_of
 from analysis.questions.labels import interval_of
@@ -31,7 +32,8 @@ class Confirmation:
         change: Fresh minus claimed.
         others: What ran beside it, to the recommended one's number minus its own, over common fresh seeds.
         confirmed: Whether it holds: the fresh number is not significantly worse than the claimed one, nor than that of
-            any of the others.
+            any of the others, and it keeps the constraints of the study.
+        broken: Of those that do not keep them, what they come to (`analysis.questions.constraints.breaking`).
     """
 
     env: str
@@ -43,6 +45,7 @@ class Confirmation:
     change: Interval
     others: dict[str, Interval]
     confirmed: bool
+    broken: Mapping[str, Mapping[str, float]]
 
 
 def claim_of(decision: Decision, summary: pd.DataFrame, beside: Sequence[str]) -> Claim:
@@ -82,9 +85,11 @@ def confirmation_of(evidence: Evidence) -> Confirmation | None:
     values = by_seed(finished, claim.measure)
     others = {other: _difference(values, claim, other, len(claim.beside)) for other in claim.beside}
     compared = [difference for difference in (change, *others.values()) if np.isfinite(difference.estimate)]
-    holds = np.isfinite(fresh.estimate) and not any(is_worse(difference, claim.measure) for difference in compared)
+    broken = breaking(evidence.runs)
+    worse = any(is_worse(difference, claim.measure) for difference in compared)
+    holds = np.isfinite(fresh.estimate) and not worse and claim.config not in broken
     at_end, target = int(row["num_at_end"]), float(row["target"])
-    return Confirmation(env, claim, fresh, num_seeds, at_end, target, change, others, bool(holds))
+    return Confirmation(env, claim, fresh, num_seeds, at_end, target, change, others, bool(holds), broken)
 
 
 def _difference(values: pd.DataFrame, claim: Claim, other: str, comparisons: int) -> Interval:

@@ -1,6 +1,7 @@
 """Which configuration to use, and how sure one can be: pure functions of a study's frames."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from analysis.questions.choosing import (
     surest,
     undominated,
 )
+from analysis.questions.constraints import breaking, difference, limits_of
 from analysis.questions.convergence import bounds_of, by_seed, summarise
 from analysis.questions.equivalence import delta_of, practically_best
 from analysis.questions.failures import failures
@@ -46,7 +48,7 @@ class Decision:
         saturated: Whether several configurations solve the environment and their scores
             are not significantly different.
         num_solving: How many these are.
-        order: Configurations with a finished seed: the chosen one, then best first.
+        order: Configurations with a finished seed, of those that keep the constraints: the chosen one, then best first.
         leaders: Those of them that are not significantly different from the best one, or practically the same,
             in the same order.
         chosen: The leader to use; None if no trial finished.
@@ -75,6 +77,9 @@ class Decision:
             scores do not decide.
         uncompared: Configurations with a single value, in the same order: nothing can be said of their differences.
             All of them, where none has more.
+        free: The decision without the constraints of the study; None where it has none.
+        forgone: By how much what that chooses is better: its difference from the chosen one in its measure, on average
+            over common seeds; None where it is the same, or there is none.
     """
 
     env: str
@@ -96,6 +101,8 @@ class Decision:
     equivalence_seeds: tuple[float, float] = (0.0, 0.0)
     expected: Interval | None = None
     uncompared: tuple[str, ...] = ()
+    free: "Decision | None" = None
+    forgone: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +203,8 @@ def decision_of(evidence: Evidence) -> Decision:
     A study that was given another objective goes by that alone: of those that are not significantly worse than the best
     by it, the ones with the fewest crashes and failures, and of these the best.
 
+    Of a study with constraints it is a decision among the configurations that keep them.
+
     Where throughput was measured, it decides: of the configurations within a standard error of the fastest, the one
     with the fewest processes is chosen.
 
@@ -204,8 +213,21 @@ def decision_of(evidence: Evidence) -> Decision:
     """
     if evidence.is_measured:
         return _by_speed(evidence)
+    runs, free = evidence.runs, _decided(evidence, None)
+    if not limits_of(runs):
+        return free
+    broken = breaking(runs)
+    found = _decided(evidence, [str(config) for config in runs["config"].unique() if config not in broken])
+    forgone = None
+    if found.chosen and free.chosen and free.chosen != found.chosen:
+        forgone = difference(evidence.counted, free.measure, free.chosen, found.chosen)
+    return replace(found, free=free, forgone=forgone)
+
+
+def _decided(evidence: Evidence, among: Collection[str] | None) -> Decision:
+    """The decision among some configurations; None: all."""
     objective = objective_of(evidence.runs)
-    return _by_score(evidence) if objective == "score" else _by_objective(evidence, objective)
+    return _by_score(evidence, among) if objective == "score" else _by_objective(evidence, objective, among)
 
 
 def chosen_values(runs: pd.DataFrame, column: str, of_each: str) -> dict[float, float]:
@@ -286,9 +308,9 @@ def objective_of(runs: pd.DataFrame) -> str:
     return str(runs["objective"].iloc[0]) if "objective" in runs and len(runs) else "score"
 
 
-def _by_objective(evidence: Evidence, objective: str) -> Decision:
+def _by_objective(evidence: Evidence, objective: str, kept: Collection[str] | None) -> Decision:
     runs, table = evidence.runs, summary_of(evidence).set_index("config")
-    env, values = str(runs["env"].iloc[0]), by_seed(evidence.counted, objective).dropna(how="all")
+    env, values = str(runs["env"].iloc[0]), _values(evidence, objective, kept)
     if values.empty:
         return Decision(env, objective)
     sign = -1.0 if objective in SMALLER_IS_BETTER else 1.0
@@ -329,17 +351,25 @@ def _by_objective(evidence: Evidence, objective: str) -> Decision:
     )
 
 
-def _by_score(evidence: Evidence) -> Decision:
+def _values(evidence: Evidence, measure: str, among: Collection[str] | None) -> pd.DataFrame:
+    """A measure by seed, of those of some configurations that have it; None: of all."""
+    values = by_seed(evidence.counted, measure).dropna(how="all")
+    return values if among is None else values[values.index.isin(list(among))]
+
+
+def _by_score(evidence: Evidence, kept: Collection[str] | None) -> Decision:
     runs, finished, table = evidence.runs, evidence.counted, summary_of(evidence).set_index("config")
     env = str(runs["env"].iloc[0])
-    scores = by_seed(finished, "score").dropna(how="all")
+    scores = _values(evidence, "score", kept)
     if scores.empty:
         return Decision(env, "score")
     # A single seed is nobody's best where others have more: it would tie with everything.
     counted = scores[scores.notna().sum(axis=1) >= min(2, scores.notna().sum(axis=1).max())]
     compared = sequential_comparison(runs)
     among = (
-        leaders(counted.to_numpy(), larger_is_better=True) if compared is None else counted.index.isin(compared.leaders)
+        leaders(counted.to_numpy(), larger_is_better=True)
+        if compared is None
+        else ~counted.index.isin([pair.lower for pair in compared.differences if pair.higher in scores.index])
     )
     tied = counted.index[among]
     of_tied = table.loc[tied]

@@ -141,6 +141,12 @@ def in_its_unit(row: Mapping[str, Any], measure: str) -> str:
     return time_shown(interval_of(row, measure)) if measure == "minutes_to_target" else with_interval(row, measure)
 
 
+def with_name(row: Mapping[str, Any], measure: str) -> str:
+    """A measure of a frame's row with its name: `score 480.1 [470.0, 490.2]`; without, where its unit says what it is."""
+    name = "" if measure == "minutes_to_target" else f"{WORDS[measure]} "
+    return f"{name}{in_its_unit(row, measure)}"
+
+
 def with_interval(row: Mapping[str, Any], measure: str) -> str:
     """A measure of a frame's row, as `shown` writes it."""
     return shown(interval_of(row, measure), FORMS[measure])

@@ -1,10 +1,23 @@
-"""One number for many scores: the interquartile mean and the optimality gap."""
+"""One number for many scores: the mean of those that are known, the interquartile mean, the optimality gap."""
 
 import numpy as np
 import numpy.typing as npt
 
 TRIM = 0.25
 """Share that the interquartile mean leaves out at either end."""
+
+
+def known_means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Means of the values that are known.
+
+    Args:
+        values: (..., n), NaN where one is missing, such as that of a seed.
+
+    Returns:
+        (...,); NaN where none is known.
+    """
+    counts = np.isfinite(values).sum(axis=-1)
+    return np.where(counts, np.nansum(values, axis=-1) / np.maximum(counts, 1), np.nan)
 
 
 def iqms(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

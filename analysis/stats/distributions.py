@@ -32,3 +32,8 @@ def chi2_quantile(p: npt.ArrayLike, df: npt.ArrayLike) -> _Array:
 def normal_quantile(p: npt.ArrayLike) -> _Array:
     """Where the distribution function of the normal distribution is `p`."""
     return np.asarray(special.ndtri(p))
+
+
+def noncentral_chi2_cdf(x: npt.ArrayLike, df: npt.ArrayLike, noncentrality: npt.ArrayLike) -> _Array:
+    """Distribution function of the noncentral chi-squared with `df` degrees of freedom at `x`."""
+    return np.asarray(special.chndtr(x, df, noncentrality))

@@ -1,4 +1,5 @@
-"""Studies and trained policies from Python, for notebooks and programs: `run_study`, `plan_study`, `load_policy`.
+"""Studies and trained policies from Python, for notebooks and programs: `run_study`, `plan_study`, `importance`,
+`load_policy`.
 
 from experiments.api import load_policy, run_study
 """
@@ -32,11 +33,13 @@ from experiments.tracking import provenance
 from experiments.tracking.place import Place
 
 if TYPE_CHECKING:  # Ray and pandas are imported where they are needed: they take seconds
+    import pandas as pd
+
     from analysis.load import Study
     from experiments.planning.plan import Plan
     from experiments.policies.policy import Policy
 
-__all__ = ["load_policy", "plan_study", "run_study"]
+__all__ = ["importance", "load_policy", "plan_study", "run_study"]
 
 # Said as Ray is imported in a notebook, by it and by tqdm, of widgets that nothing here shows.
 logging.getLogger("ray.widgets.util").setLevel(logging.ERROR)
@@ -90,6 +93,22 @@ def plan_study(overrides: Sequence[str], *, quiet: bool = False) -> "Plan":
         ConfigurationError: Anything is wrong. The message names the key and the fix.
     """
     return _execute(overrides, quiet, dry_run=True).plan
+
+
+def importance(study: "Study") -> "pd.DataFrame":
+    """How much each searched setting matters for what decides in a study that is a full grid, with intervals.
+
+    Args:
+        study: As `run_study` and `analysis.load.load_study` give it.
+
+    Returns:
+        A row a setting and environment, as `analysis.questions.importance.importance_of` has it: `setting`; `main`, the
+        share of the variance between configurations that it has by itself, and `total`, with its interactions, both
+        with `_low` and `_high`; and others. Empty unless two settings or more are crossed, with three seeds or more.
+    """
+    from analysis.questions.importance import importance as of_evidence
+
+    return of_evidence(study.evidence)
 
 
 def load_policy(

@@ -67,11 +67,8 @@ def check_objective(suite: "SuiteConfig") -> None:
             f"objective={name}: a study of throughput learns nothing, and compares env steps/s. Leave it out."
         )
     check_measurable(suite, "objective", name, otherwise="try objective=score")
-    if name == COST and suite.hardware.price_per_hour is None:
-        raise ConfigurationError(
-            f"objective={name}: hardware={suite.hardware.name} has no price. Try hardware.price_per_hour=0.5, "
-            "in whatever currency."
-        )
+    if name == COST:
+        check_price(suite, f"objective={name}")
 
 
 def check_measurable(suite: "SuiteConfig", key: str, name: str, otherwise: str) -> None:
@@ -90,9 +87,40 @@ def check_measurable(suite: "SuiteConfig", key: str, name: str, otherwise: str) 
         raise ConfigurationError(
             f"{key}={name}: env={suite.env.name} has no target to reach. Set one with env.target=..., or {otherwise}."
         )
+    if name in _CLOCK:
+        check_alone(suite, f"{key}={name}")
+
+
+def check_alone(suite: "SuiteConfig", given: str) -> None:
+    """Make sure that the clock of a trial is not slowed down by others.
+
+    Args:
+        suite: The study.
+        given: The setting that goes by the clock, as it was given.
+
+    Raises:
+        ConfigurationError: It may be; names the fix.
+    """
     apart = suite.search.name == "joint"  # which measures what goes by the clock alone
-    if name in _CLOCK and suite.hardware.max_concurrent_trials != 1 and not apart:
+    if suite.hardware.max_concurrent_trials != 1 and not apart:
         raise ConfigurationError(
-            f"{key}={name} goes by the clock, and trials side by side slow each other down. "
+            f"{given} goes by the clock, and trials side by side slow each other down. "
             "Try hardware.max_concurrent_trials=1."
+        )
+
+
+def check_price(suite: "SuiteConfig", given: str) -> None:
+    """Make sure that hours have a price.
+
+    Args:
+        suite: The study.
+        given: The setting that asks for it, as it was given.
+
+    Raises:
+        ConfigurationError: They have none; names the fix.
+    """
+    if suite.hardware.price_per_hour is None:
+        raise ConfigurationError(
+            f"{given}: hardware={suite.hardware.name} has no price. Try hardware.price_per_hour=0.5, "
+            "in whatever currency."
         )

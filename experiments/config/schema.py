@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.config import extension
 from experiments.config.confirm_settings import ConfirmSettings
+from experiments.config.constraint_settings import ConstraintSettings, check_constraints
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import (
     MAX_TRIALS,
@@ -324,6 +325,7 @@ class SuiteConfig:
     modules: dict[Name, StrictStr] = field(default_factory=dict)
     measurement: MeasurementSettings | None = None
     objective: Objective = ObjectiveSettings()
+    constraints: ConstraintSettings = ConstraintSettings()
     extension: dict[Name, Any] = field(default_factory=dict)
     confirmation: ConfirmationSettings = field(default_factory=ConfirmationSettings)
     confirm: ConfirmSettings = field(default_factory=ConfirmSettings)
@@ -355,6 +357,7 @@ class SuiteConfig:
         if len(set(self.seeds)) != len(self.seeds):
             raise ConfigurationError(f"seeds={list(self.seeds)} names a seed twice; each seed is one replicate.")
         check_objective(self)
+        check_constraints(self)
         check_search(self)
         if self.hardware.bits != self.bits:
             raise ConfigurationError(

@@ -9,6 +9,8 @@ MAX_REPORTS = 320
 """Points of a curve that MLflow's UI draws without sampling: what a trial has at most."""
 MAX_ENVS = 100
 """Environments that an evaluation steps side by side; more episodes come in turns."""
+CONSTRAINTS = ("failure_probability", "memory_gib", "hours", "cost")
+"""What a study may limit of the configuration that it recommends: the settings of `constraints`."""
 
 METRICS: dict[str, str] = {
     "eval/return_mean": "mean return of the deterministic policy over held-out episodes",
@@ -205,6 +207,7 @@ COLUMNS = frozenset(
         *("score_range_low", "score_range_high", "failure_below", "delta", "objective", "price_per_hour", "commit"),
         *("minutes_to_target", "cost_to_target"),
         *("comparison_seeds_per_look", "comparison_looks", "comparison_alpha"),
+        *(f"constraint_{name}" for name in CONSTRAINTS),
         *("metric", "env_steps", "value"),
     )
 )

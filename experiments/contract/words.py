@@ -4,6 +4,12 @@ from collections.abc import Sequence
 
 LABEL_WIDTH = 12
 """Columns of a terminal's line that say what it is about."""
+_LIMITED = {
+    "failure_probability": "{:.3g}% of seeds that fail",
+    "memory_gib": "{:.3g} GiB of memory",
+    "hours": "{:.3g} h of training",
+    "cost": "a cost of {:.3g}",
+}
 
 
 def labelled(label: str, text: object) -> str:
@@ -26,6 +32,16 @@ def some(words: Sequence[str], most: int) -> str:
 def amount(cpus: float, gpus: float) -> str:
     """`4 CPUs and 1 GPU`."""
     return f"{plural(cpus, 'CPU')} and {plural(gpus, 'GPU')}"
+
+
+def limited(name: str, value: float) -> str:
+    """What a constraint limits, and how much of it: `20% of seeds that fail`, `4 GiB of memory`.
+
+    Args:
+        name: Of `CONSTRAINTS`.
+        value: In its unit.
+    """
+    return _LIMITED[name].format(100 * value if name == "failure_probability" else value)
 
 
 def mib(size: float) -> str:

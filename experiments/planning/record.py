@@ -88,6 +88,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         **({"unmasked": unmasked} if (unmasked := _unmasked(plan)) else {}),
         **({"metrics": metrics} if (metrics := _metrics(plan)) else {}),
         **({"objective": objective} if (objective := plan.suite.objective.name) != SCORE else {}),
+        **({"constraints": constraints} if (constraints := dict(plan.suite.constraints.given)) else {}),
         "seeds": list(plan.seeds),
         "repeats": plan.repeats,
         "axes": {axis.name: axis.path for axis in plan.axes},

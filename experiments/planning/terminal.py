@@ -8,7 +8,7 @@ from rich.table import Table
 
 from experiments.config import extension
 from experiments.config.errors import first_line
-from experiments.contract.words import labelled, mib, plural, span
+from experiments.contract.words import labelled, limited, mib, plural, span
 from experiments.limits import mkl
 from experiments.limits.arithmetic import PORTABLE
 from experiments.limits.processor import this_processor
@@ -48,6 +48,7 @@ def plan_lines(plan: Plan) -> list[str]:
         labelled("trials", summary(plan)),
         *_cost(plan),
         *_few_reports(plan),
+        *_constraints(plan),
         *([labelled("start", f"all trials start from {plan.start}; env steps count from there")] if plan.start else []),
         labelled("hardware", f"{plan.hardware}: {plan.cluster}; a trial has {'; or '.join(layouts)}"),
         *(labelled("left out", what) for what in plan.left_out),
@@ -85,6 +86,12 @@ def _unused(plan: Plan) -> list[str]:
             f"{why}{fix}",
         )
     ]
+
+
+def _constraints(plan: Plan) -> list[str]:
+    """What a recommendation must keep: a line, or none."""
+    most = [limited(name, limit) for name, limit in plan.suite.constraints.given.items()]
+    return [labelled("constraints", f"what is recommended has at most {', '.join(most)}")] if most else []
 
 
 def _few_reports(plan: Plan) -> list[str]:

@@ -16,6 +16,8 @@ import pandas as pd
 
 from analysis import AnalysisError
 from analysis.evidence import conclusive
+from analysis.stats.aggregates import known_means
+from analysis.stats.bootstrap import redrawn_means
 from analysis.stats.interval import CONFIDENCE, Array, Interval
 
 COLUMNS = ("algorithm", "environment", "setting", "seed", "score")
@@ -192,7 +194,7 @@ def _of_algorithm(algorithm: str, table: pd.DataFrame, rng: np.random.Generator)
             "those of a named axis such as lr_multiple."
         )
     scores = _scores(table, envs, settings)
-    means = _means(scores)
+    means = known_means(scores)
     common, best = int(np.nanargmax(means.mean(axis=0))), np.nanargmax(means, axis=1)
     numbers = np.isfinite(scores).sum(axis=2)
     names = [str(name) for name in table if name not in (*COLUMNS, SCALED)]
@@ -232,12 +234,6 @@ def _scores(table: pd.DataFrame, envs: Sequence[str], settings: Sequence[str]) -
     return scores
 
 
-def _means(scores: Array) -> Array:
-    """Over seeds; NaN where a setting was not run."""
-    counts = np.isfinite(scores).sum(axis=-1)
-    return np.where(counts, np.nansum(scores, axis=-1) / np.maximum(counts, 1), np.nan)
-
-
 def parts(means: Array) -> Array:
     """Tuned for each environment, best common setting, and their difference: (..., 3).
 
@@ -263,17 +259,10 @@ def intervals(scores: Array, rng: np.random.Generator) -> list[Interval]:
     Returns:
         Tuned, common, difference; ends are NaN where no setting has two seeds.
     """
-    counts = np.isfinite(scores).sum(axis=2, keepdims=True)
-    known, means = np.arange(scores.shape[2]) < counts, _means(scores)
-    estimates = parts(means)
-    if counts.max() < 2:
+    estimates = parts(known_means(scores))
+    if np.isfinite(scores).sum(axis=2).max() < 2:
         return [Interval(float(value), np.nan, np.nan) for value in estimates]
-    spread = np.sqrt(counts / np.maximum(counts - 1, 1))[..., 0]
-    draws = []
-    for _ in range(DRAWS):
-        picked = np.take_along_axis(scores, (rng.random(scores.shape) * counts).astype(np.int64), axis=2)
-        drawn = np.where(known, picked, 0.0).sum(axis=2) / np.maximum(counts[..., 0], 1)
-        draws.append(parts(means + (drawn - means) * spread))
+    draws = [parts(means) for means in redrawn_means(scores, rng, DRAWS)]
     tail = (1 - CONFIDENCE) / 2
     low, high = 2 * estimates - np.quantile(draws, [1 - tail, tail], axis=0)
     low[2] = max(low[2], 0.0)  # tuning for each environment can't harm
@@ -286,7 +275,7 @@ def _held_out(scores: Array) -> float:
     """The sensitivity judged by each seed in turn, settings chosen by the means of the others."""
     gaps = []
     for seed in range(scores.shape[2]):
-        means = _means(np.delete(scores, seed, axis=2))
+        means = known_means(np.delete(scores, seed, axis=2))
         own, common = scores[..., seed], int(np.nanargmax(means.mean(axis=0)))
         gaps.append(np.mean(own[np.arange(len(own)), np.nanargmax(means, axis=1)] - own[:, common]))
     return float(np.nanmean(gaps))  # a fold in which a chosen setting has no seed left judges nothing

@@ -1,8 +1,9 @@
 """Bootstraps over seeds."""
 
 import numpy as np
+import pytest
 
-from analysis.stats.bootstrap import stratified_bootstrap
+from analysis.stats.bootstrap import redrawn_means, stratified_bootstrap
 from analysis.stats.interval import Interval
 
 
@@ -25,3 +26,13 @@ def test_the_generator_determines_the_bootstrap() -> None:
     )
     assert first == again
     assert first.estimate == other.estimate and first.low != other.low
+
+
+def test_redrawn_means_spread_as_the_mean_of_so_many_seeds_does() -> None:
+    """Of two seeds, 0 and 1, the standard error of the mean is 1/2; as they are drawn it would be 1/2 / sqrt(2)."""
+    scores = np.array([[0.0, 1.0, np.nan], [3.0, 3.0, 3.0], [np.nan, np.nan, np.nan]])
+    draws = np.stack([*redrawn_means(scores, np.random.default_rng(0), 4000)])
+    assert draws.shape == (4000, 3)
+    assert draws[:, 0].mean() == pytest.approx(0.5, abs=0.03)
+    assert draws[:, 0].std() == pytest.approx(0.5, abs=0.02)
+    assert (draws[:, 1] == 3).all() and np.isnan(draws[:, 2]).all()
