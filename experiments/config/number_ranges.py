@@ -78,6 +78,7 @@ _RANGES: Mapping[str, Range] = {
         _AT_LEAST_1,
     ),
     **dict.fromkeys(("gamma", "lambda_", "tau", "epsilon"), _SHARE),
+    "action_noise_exponent": Range(0, 2),  # white to red
     # infinity switches them off
     **dict.fromkeys(("vf_clip_param", "log_std_clip_param"), Range(0, open=True, finite=False)),
 }

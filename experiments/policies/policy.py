@@ -23,6 +23,7 @@ from experiments.policies.checkpoint import Checkpoint
 from experiments.policies.headless import draw_without_screen
 from experiments.rllib.building import build_algorithm_config, environment_of, observed_environment_of
 from experiments.rllib.checkpoints import RLLIB
+from experiments.rllib.coloured_noise import restart_noise
 from experiments.rllib.hooks import seed_process
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.no_compiler import leave_out_compiler
@@ -213,6 +214,7 @@ class Policy:
         torch.set_num_threads(trial.threads_per_process)  # a part of what the last bits depend on
         if explore:
             seed_process(process_seed(trial.seed, Role.FINAL_EVALUATION, len(env_seeds)))
+            restart_noise(self.module)
         settings = environment_of(trial if env is None else replace(trial, env=env))
         how = Playing(
             self.normalize_actions,

@@ -37,6 +37,7 @@ from experiments.rllib.algorithms import (
 )
 from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.allowed_spaces import ARRAYS, action_scaling, check_spaces, wrong_actions
+from experiments.rllib.coloured_noise import EXPONENT, put_noise_into_modules
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
 from experiments.rllib.made_environments import first_sentence, longest_episode, spaces
@@ -127,6 +128,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     check_spaces(algorithm["name"], type(config), trial.env.name, spaces(environment_of(trial))[0], actions, **networks)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
+    if getattr(config, EXPONENT, 0):
+        put_noise_into_modules(config, trial.env.name, actions)
     for settings in trial.extension.values():
         settings.configure(config, trial)
     try:

@@ -25,6 +25,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from experiments.limits.arithmetic import Arithmetic
+from experiments.rllib.coloured_noise import restart_noise
 from experiments.rllib.environments import load_environments, save_environments
 from experiments.rllib.hooks import seed_process, seed_replay, seed_streams
 from experiments.rllib.seeding import Role, process_seed
@@ -273,6 +274,7 @@ def _restart_runner(runner: Any, seed: int, arithmetic: Arithmetic, segment: int
     weights, of_environments = ray.get(common)
     runner.set_state(weights)
     seed_streams(seed=seed, arithmetic=arithmetic, env_runner=runner, segment=segment)
+    restart_noise(runner.module)
     runner._needs_initial_reset = True
     if saved := of_environments.get(runner.worker_index):
         load_environments(runner, saved)

@@ -16,11 +16,13 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.from_config import NotProvided
 from torch import nn
 
+from experiments.rllib.coloured_noise import NoiseConfig
+
 _POLICY_GAIN, _VALUE_GAIN = 0.01, 1.0
 _LOG_STD_INIT = "log_std_init"
 
 
-class PPOConfig(ppo.PPOConfig):  # type: ignore[misc]  # RLlib ships no type information
+class PPOConfig(NoiseConfig, ppo.PPOConfig):  # type: ignore[misc]  # RLlib ships no type information
     """RLlib's, with the policy above; the setting `free_log_std` means nothing to it.
 
     Recurrent policies (`use_lstm`) keep RLlib's standard deviations, whose free ones have no dimension of time.

@@ -16,6 +16,7 @@ from ray.rllib.core.models.configs import MLPEncoderConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from experiments.fast.networks.sac import ConcatenatingEncoder
+from experiments.rllib.coloured_noise import NoiseConfig
 
 
 class ConcatenatingCatalog(SACCatalog):  # type: ignore[misc]  # RLlib ships no type information
@@ -28,7 +29,7 @@ class ConcatenatingCatalog(SACCatalog):  # type: ignore[misc]  # RLlib ships no 
         return ConcatenatingEncoder(replace(self._encoder_config, input_dims=[inputs]))
 
 
-class SACConfig(sac.SACConfig):  # type: ignore[misc]
+class SACConfig(NoiseConfig, sac.SACConfig):  # type: ignore[misc]
     """RLlib's, with the critics above; `fusionnet_*` settings mean nothing to it."""
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:

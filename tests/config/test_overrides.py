@@ -178,6 +178,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "capacity"), _STEPS),
     **dict.fromkeys(("target_network_update_freq", "num_steps_sampled_before_learning_starts"), whole(0, 2000)),
     **dict.fromkeys(("gamma", "lambda_", "tau"), _FRACTION),
+    "action_noise_exponent": real(0, 2, tried=(0.5, 2.0)),
     **dict.fromkeys(("clip_param", "initial_alpha"), _POSITIVE),
     **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "replay_buffer_config.alpha", "beta"), _AT_LEAST_0),
     "grad_clip": real(0, above=True, null=True, tried=(0.1, 100.0)),

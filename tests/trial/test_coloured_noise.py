@@ -1,0 +1,27 @@
+"""Trials that explore with coloured noise: their bits."""
+
+import pytest
+
+from experiments.rllib.coloured_noise import EXPONENT
+from tests.support.suite import TINY, PlanOf
+from tests.support.trials import FAILURE, REPLAY, WEIGHTS, Make, learned, run
+
+PINK = f"++algorithm.training.{EXPONENT}=1.0"
+ONE = ("study.space={}", "seeds=[0]", "env=pendulum", "hardware.num_env_runners=0")
+PPO = (*TINY, *ONE, "hardware.num_envs_per_env_runner=4", "checkpoint.every_env_steps=1024", "preprocessing=normalize")
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_instance")
+@pytest.mark.parametrize(
+    "settings", [PPO, pytest.param((*REPLAY, *ONE, "algorithm=sac"), marks=pytest.mark.slow)], ids=["ppo", "sac"]
+)
+def test_they_are_the_same_again_and_with_rllibs_own_parts(
+    plan_of: PlanOf, make: Make, settings: tuple[str, ...]
+) -> None:
+    once, again, stock, white = (
+        run(make(plan_of(*settings, *more).trials[0])) for more in ((PINK,), (PINK,), (PINK, "fast=false"), ())
+    )
+    assert FAILURE not in once[-1]
+    assert [learned(report) for report in again] == [learned(report) for report in once]
+    assert stock[-1][WEIGHTS] == again[-1][WEIGHTS] == once[-1][WEIGHTS] != white[-1][WEIGHTS]
