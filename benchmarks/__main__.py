@@ -30,6 +30,7 @@ MODULES = {
     "loading": "analysis.loading",
     "report": "analysis.report_time",
     "intervals": "calibration.intervals",
+    "forecast": "search.forecast",
     "goodput": "search.goodput",
     "joint": "search.joint",
     "calibration": "calibration.seeds",

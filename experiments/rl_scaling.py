@@ -15,6 +15,7 @@ MODULES = {
     "run": ("experiments.run", "Runs a study: trials, their report, what to use."),
     "report": ("analysis.report", "Writes the report of a study, or of several side by side."),
     "plan": ("analysis.plan", "Predicts the hours of a training, also on another machine."),
+    "forecast": ("analysis.forecast", "Says what more env steps would bring, and what may overtake the choice."),
     "transfer": ("analysis.transfer", "Says which settings carry over from one environment to another."),
     "reproduce": ("experiments.reproduce", "Runs a logged trial again: does it come out the same?"),
     "evaluate": ("experiments.evaluate", "Plays, films and exports a trained policy."),

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.document import confirmation, constraints, sequential
+from analysis.document.forecast import if_longer
 from analysis.document.product import of_layouts
 from analysis.document.repeats import sameness
 from analysis.evidence import MEASURES, OF_OBJECTIVES, SPEEDS, TO_COME, Evidence, once
@@ -45,6 +46,7 @@ class Answer:
         compared: What a sequential comparison showed; empty in other studies.
         constraints: How many configurations keep the constraints of the study, and what these cost; empty without any.
         layouts: What other layouts are predicted to take, of a search that measured them; empty in other studies.
+        longer: What twice the env steps are expected to bring, where the return still rises; empty elsewhere.
         repeats: Whether it came out the same when it was run again; empty if each seed was run once.
         confirmed: Whether fresh seeds bear out what another study recommended; None where that was not asked.
     """
@@ -56,6 +58,7 @@ class Answer:
     compared: str = ""
     constraints: str = ""
     layouts: str = ""
+    longer: str = ""
     repeats: str = ""
     confirmed: bool | None = None
 
@@ -68,6 +71,7 @@ class Answer:
             self.because,
             self.certainty,
             self.compared,
+            self.longer,
             self.repeats,
         )
         return [part for part in parts if part]
@@ -86,8 +90,8 @@ def answers(evidence: Evidence) -> list[Answer]:
     """One answer for each environment of a study.
 
     Args:
-        evidence: All its trials; without curves, repeats of a seed are compared by their final weights
-            and final evaluations alone.
+        evidence: All its trials; without curves, nothing is said of more env steps, and repeats of a seed are
+            compared by their final weights and final evaluations alone.
     """
     concluding = evidence.concluding
     if concluding.runs.empty:
@@ -101,7 +105,8 @@ def answers(evidence: Evidence) -> list[Answer]:
         answer = _confirmed(own, several) or _answer(own, several, confidence)
         told = "" if compared is None else " ".join(sequential.sentences(compared))
         layouts = "" if product is None else of_layouts(product, str(answer.decision.chosen))
-        found.append(replace(answer, compared=told, layouts=layouts, repeats=same[0] if same else ""))
+        repeats = same[0] if same else ""
+        found.append(replace(answer, compared=told, layouts=layouts, longer=if_longer(own), repeats=repeats))
     return found
 
 

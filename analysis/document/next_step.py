@@ -131,10 +131,8 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
         resume = NextStep("To go on: nothing is confirmed yet", asked.run(f"resume={asked.named}"))
         return resume if seeds["exploratory"].all() else None
     if asked.command and decision.measure == "score" and _missed(seeds):
-        budget = int(seeds["budget_env_steps"].max())
-        seconds = 2 * float(seeds["wall_s"].sum()) / max(1, asked.at_once)
         what = "To reach the target: other settings, or a longer training. With twice the env steps"
-        return NextStep(what, asked.again(f"budget_env_steps={2 * budget}"), seconds)
+        return twice_as_long(what, seeds, asked)
     rivals = rivals_of(decision) if _may_matter(decision) else []
     # one seed has no spread to go by
     fewest, most = (FRESH_SEEDS, FRESH_SEEDS) if decision.num_seeds == 1 else decision.telling_seeds
@@ -161,6 +159,19 @@ def next_step(decision: Decision, runs: pd.DataFrame, asked: StudyCommand) -> Ne
     in_all = configurations * num_seeds
     seconds = in_all * float(trials["wall_s"].mean()) / max(1, min(asked.at_once, in_all))
     return NextStep(what, asked.run(*words), seconds)
+
+
+def twice_as_long(what: str, seeds: pd.DataFrame, asked: StudyCommand) -> NextStep:
+    """The study again with twice the env steps.
+
+    Args:
+        what: It would show, Markdown without a full stop.
+        seeds: Its trials, without repeats.
+        asked: What ran the study.
+    """
+    budget = int(seeds["budget_env_steps"].max())
+    seconds = 2 * float(seeds["wall_s"].sum()) / max(1, asked.at_once)
+    return NextStep(what, asked.again(f"budget_env_steps={2 * budget}"), seconds)
 
 
 def _may_matter(decision: Decision) -> bool:

@@ -21,6 +21,7 @@ from analysis.stats.interval import Array, Interval, antilog
 from analysis.stats.moderated import UNBOUNDED, moderated_intervals, neighbour_weights, paired_differences
 from analysis.stats.shares import share_interval
 from analysis.stats.tolerance import median_interval
+from experiments.contract import RETURN
 
 WALL_POINTS = 60
 """Points of a curve over seconds, whose seeds have no common grid."""
@@ -192,20 +193,10 @@ def curve_bands(
     """
     shown = replicates(runs)
     shown = shown[shown["status"].isin(["finished", "running"]) & ~shown["exploratory"].astype(bool)]
-    points = curves[
-        (curves["metric"] == metric) & curves["run_id"].isin(shown["run_id"]) & np.isfinite(curves["value"])
-    ]
-    early = shown[(shown["status"] == "finished") & (shown["end_env_steps"] < shown["budget_env_steps"])]
-    budget_of = (
-        dict(zip(early["run_id"], early["budget_env_steps"], strict=True)) if metric.endswith("return_mean") else {}
-    )
     rows = []
     for env in shown["env"].unique():
         part = shown[shown["env"] == env]
-        of_config = {}
-        for config, group in points[points["config"].isin(part["config"])].groupby("config", observed=True, sort=False):
-            seeds = [seed for _, seed in group.groupby("seed", sort=True)]
-            of_config[config] = _common_grid(seeds, [budget_of.get(seed["run_id"].iloc[0]) for seed in seeds], x)
+        of_config = seed_curves(curves, part, metric, x)
         if not of_config:
             continue
         num_points = max(len(grid) for grid, _ in of_config.values())
@@ -224,6 +215,35 @@ def curve_bands(
         return pd.DataFrame(columns=["config", x, "value", "value_low", "value_high", "num_seeds"])
     bands = pd.concat(rows, ignore_index=True).astype({"config": runs["config"].dtype})
     return bands.sort_values(["config", x], ignore_index=True)
+
+
+def seed_curves(
+    curves: pd.DataFrame, runs: pd.DataFrame, metric: str = RETURN, x: str = "env_steps"
+) -> dict[str, tuple[Array, Array]]:
+    """Curves of the seeds of each configuration, at every point that all of them have.
+
+    A seed that ended at the target, before its budget, keeps its last return up to it; over seconds as far as the
+    others go.
+
+    Args:
+        curves: As `analysis.load` gives them.
+        runs: The trials that count, of one environment.
+        metric: Which curve.
+        x: As `curve_bands`.
+
+    Returns:
+        Configuration to x, (num_points,), and values, (num_seeds, num_points).
+    """
+    points = curves[(curves["metric"] == metric) & curves["run_id"].isin(runs["run_id"]) & np.isfinite(curves["value"])]
+    early = runs[(runs["status"] == "finished") & (runs["end_env_steps"] < runs["budget_env_steps"])]
+    budget_of = (
+        dict(zip(early["run_id"], early["budget_env_steps"], strict=True)) if metric.endswith("return_mean") else {}
+    )
+    found = {}
+    for config, group in points.groupby("config", observed=True, sort=False):
+        seeds = [seed for _, seed in group.groupby("seed", sort=True)]
+        found[str(config)] = _common_grid(seeds, [budget_of.get(seed["run_id"].iloc[0]) for seed in seeds], x)
+    return found
 
 
 def _common_grid(seeds: Sequence[pd.DataFrame], budgets: Sequence[float | None], x: str) -> tuple[Array, Array]:

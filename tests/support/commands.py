@@ -42,7 +42,7 @@ def _main_of(module: str) -> Callable[[], object]:
 
 _OTHERS = (
     *(f"experiments.{name}" for name in ("run", "reproduce", "autotune", "evaluate", "list", "delete")),
-    *(f"analysis.{name}" for name in ("report", "plan", "sensitivity", "transfer")),
+    *(f"analysis.{name}" for name in ("report", "plan", "forecast", "sensitivity", "transfer")),
 )
 _MAINS: dict[str, Callable[[], object]] = {f"{module.replace('.', '/')}.py": _main_of(module) for module in _OTHERS}
 
