@@ -29,7 +29,7 @@ _GIVEN = ("failure_below", "delta")
 _PLANNED = (Tag.CONFIG_ID, Tag.ALGORITHM, Tag.ENV, Tag.HARDWARE, Tag.PHASE)
 """Texts of a trial that its plan has as well."""
 _PLACES = (Tag.HOST, Tag.CPU, Tag.GPU, Tag.NODE_TYPE)
-_FOUND = (Tag.FAILURE, Tag.TRIAL_ID, Tag.BOTTLENECK, Tag.HEALTH, Tag.WEIGHTS)
+_FOUND = (Tag.FAILURE, Tag.TRIAL_ID, Tag.BOTTLENECK, Tag.HEALTH, Tag.WEIGHTS, Tag.REUSED_FROM)
 _NON_FINITE = "NonFiniteError: "
 """The beginning of the failure of a trial that diverged, where its run has no tag `diverged`:
 the class of the error."""
@@ -76,6 +76,7 @@ class TrialRow:
     bottleneck: str = ""
     health: str = ""
     weights: str = ""
+    reused_from: str = ""
     commit: str = ""
 
     @property
@@ -130,6 +131,8 @@ class TrialRow:
             phase=outcome.phase,
             failure=outcome.failure,
             weights=outcome.weights,
+            reused_from=outcome.reused_from,
+            exclusive=False if outcome.reused_from else None,
         )
 
 
@@ -243,6 +246,7 @@ def _row(planned: Mapping[str, Any], trial: TrialRow) -> dict[str, Any]:
         "bottleneck": trial.bottleneck,
         "health": trial.health,
         "weights": trial.weights,
+        "reused_from": trial.reused_from,
         "restarts": trial.restarts,
         "reproducible": trial.reproducible,
         "started": trial.started_ms,

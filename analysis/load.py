@@ -84,6 +84,7 @@ class Study:
             - bottleneck: str; what limits its speed, as `analysis.questions.bottleneck` names it, "" if unknown.
             - health: str; `ok`, or what was wrong with its curves, likewise.
             - weights: str; a digest of the final weights, "" if unknown.
+            - reused_from: str; run id of the trial of another study that it was taken from, "" if it ran in this one.
             - restarts: int64; how often it was taken up again from a checkpoint.
             - reproducible: boolean; whether it must come out the same to the bit when run again: not under an
               asynchronous algorithm or in EnvPool's environments, nor where something raised once and not

@@ -337,7 +337,7 @@ def _size(study: Study) -> str:
     repeats = f" \u00d7 {study.repeats} repeats" if study.repeats > 1 else ""
     return (
         f"{configurations} configurations \u00d7 {len(study.seeds)} seeds{repeats}, "
-        f"{finished} of {len(study.runs)} trials finished"
+        f"{finished} of {len(study.runs)} trials finished{_taken(study)}"
     )
 
 
@@ -349,8 +349,14 @@ def _size_of_search(study: Study) -> str:
     return (
         f"{searched['num_configurations']} configurations searched in {searched['num_trials']} trials, "
         f"{found if confirming['num_trials'] else 'none confirmed'}, {cost['num_finished'].sum()} "
-        f"of {cost['num_trials'].sum()} trials finished{stopped}"
+        f"of {cost['num_trials'].sum()} trials finished{stopped}{_taken(study)}"
     )
+
+
+def _taken(study: Study) -> str:
+    """How many trials ran in other studies, a clause; "" if none did."""
+    number = int((study.runs["reused_from"] != "").sum())
+    return f", {number} of them in other studies" if number else ""
 
 
 _COLUMNS = {

@@ -28,10 +28,12 @@ from experiments.tracking.store_address import check_local, check_store
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from experiments.planning.known import Known
     from experiments.planning.machines import Cluster
     from experiments.planning.plan import Claimed, Plan
     from experiments.study.driver import StudyOutcome
     from experiments.study.notify import Notifier
+    from experiments.study.reuse import KnownTrials
     from experiments.study.source import Source
 
 
@@ -142,6 +144,7 @@ def opened(request: Request) -> Iterator["Session"]:
 
         from experiments.study import progress
         from experiments.study.notify import notifier
+        from experiments.study.reuse import KnownTrials
         from experiments.study.sources import source_of
 
         told = notifier(suite.study.name)
@@ -151,7 +154,7 @@ def opened(request: Request) -> Iterator["Session"]:
                 progress.say(console, line)
         source = source_of(suite, request.compose, place, at, functools.partial(_claimed_by, place))
         undo.callback(source.close)
-        yield Session(request, suite, place, has_ray, console, source, undo, told)
+        yield Session(request, suite, place, has_ray, console, source, KnownTrials(place), undo, told)
 
 
 def _check_machine(suite: SuiteConfig, request: Request) -> None:
@@ -196,6 +199,7 @@ class Session:
         has_ray: Whether Ray was running before, and is left so.
         console: The terminal that it talks to.
         source: The new study, or the one to go on with, which plans.
+        known: The trials that stand in the store, for a study that takes them from there.
         undo: Leaves nothing behind of a study that does not come to run.
         notifier: Tells somebody elsewhere how it goes; None: nobody asked for that.
     """
@@ -206,6 +210,7 @@ class Session:
     has_ray: bool
     console: "Console"
     source: "Source"
+    known: "KnownTrials"
     undo: contextlib.ExitStack
     notifier: "Notifier | None" = None
 
@@ -222,6 +227,7 @@ class Session:
             ConfigurationError: It cannot be run here, or a configuration is refused.
         """
         from experiments.planning import machines, terminal
+        from experiments.planning.known import known_line
         from experiments.study.cluster.waiting import planned
 
         waits = not (self.suite.dry_run or self.has_ray)
@@ -235,7 +241,13 @@ class Session:
             self.say(labelled("kept in", f"{kept}; here a copy: {self.place.output_dir}{store}"))
         for line in self.source.lines(plan):
             self.say(line)
+        if (known := self._known(plan)) is not None:
+            self.say(known_line(plan, known))
         return plan
+
+    def _known(self, plan: "Plan") -> "Known | None":
+        """The trials of a plan that other studies have run; None where all are to be run here."""
+        return self.known.of_plan(plan, self.source.folder) if plan.suite.reuse else None
 
     def _cluster(self) -> "Cluster":
         from experiments.planning import machines
@@ -258,8 +270,9 @@ class Session:
 
         if self.request.quiet:
             return
-        self.console.print(terminal.plan_table(plan))
-        self.say(terminal.time_line(plan, lookup.earlier(self.place)))
+        known = self._known(plan)
+        self.console.print(terminal.plan_table(plan, known))
+        self.say(terminal.time_line(plan, lookup.earlier(self.place), known))
         for line in terminal.extension_lines(plan, lookup.past_metrics(self.place)):
             self.say(line)
 
@@ -288,6 +301,7 @@ class Session:
             self.source.resumed,
             listeners,
             has_page=self.suite.report is not None,
+            known=self.known if plan.suite.reuse else None,
         )
         self.undo.pop_all()
         return outcome

@@ -71,11 +71,12 @@ def caveats(evidence: Evidence) -> list[str]:
             f"{early} of {len(finished)} finished trials ended at the target, before their budget: "
             "learning curves and the area under them keep their last return up to the budget."
         )
-    if not finished["exclusive"].all():
+    if not (finished["exclusive"].astype(bool) | finished["reused_from"].ne("")).all():
         found.append(
             "Trials shared the machine: seconds and env steps/s compare configurations of this study roughly, "
             "and nothing beyond it. `hardware.max_concurrent_trials=1` measures them alone."
         )
+    found += _reused(evidence.runs)
     found += _contended(evidence)
     if len(kinds := trials_by_kind(runs)) > 1:
         learned = (
@@ -133,6 +134,23 @@ def _coarse(evidence: Evidence, decision: Decision) -> list[str]:
     return [
         f"{why}: env steps to target are known to {apart:,.0f} env steps{rests}. "
         "`report_every_env_steps` makes that finer."
+    ]
+
+
+def _reused(runs: pd.DataFrame) -> list[str]:
+    """Which trials were taken from other studies: Markdown sentences, or none."""
+    taken = runs[runs["reused_from"] != ""]
+    if taken.empty:
+        return []
+    unlike = taken.loc[~taken["reproducible"].fillna(True).astype(bool), "algorithm"].unique()
+    again = "Run again, they would have learned the same to the bit"
+    if len(unlike):
+        again = f"Those of {' and '.join(unlike)} are samples of what another run would have brought"
+    cost = ", and the cost of the search counts them as if they had run" if runs["exploratory"].any() else ""
+    return [
+        f"{len(taken)} of {plural(len(runs), 'trial')} {'was' if len(taken) == 1 else 'were'} taken from other studies "
+        f"(`reuse=true`, their tag `reused_from` names the run): {trials_named(taken)}. {again}. Their seconds and env "
+        f"steps/s are of another day{cost}."
     ]
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SCORE, IN_MINUTES, COST = "score", "score_in_minutes", "cost_to_target"
 _TO_TARGET = ("env_steps_to_target", "minutes_to_target", COST, "seconds_to_target")
-_CLOCK = ("minutes_to_target", COST, IN_MINUTES, "seconds_to_target", "train_s", "env_steps_per_s")
+CLOCK = ("minutes_to_target", COST, IN_MINUTES, "seconds_to_target", "train_s", "env_steps_per_s")
 """Objectives and aims of a search that go by the clock: trials side by side slow each other down."""
 
 
@@ -87,7 +87,7 @@ def check_measurable(suite: "SuiteConfig", key: str, name: str, otherwise: str) 
         raise ConfigurationError(
             f"{key}={name}: env={suite.env.name} has no target to reach. Set one with env.target=..., or {otherwise}."
         )
-    if name in _CLOCK:
+    if name in CLOCK:
         check_alone(suite, f"{key}={name}")
 
 

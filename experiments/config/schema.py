@@ -33,6 +33,7 @@ from experiments.config.measurement_settings import MeasurementSettings
 from experiments.config.objective_settings import Objective, ObjectiveSettings, check_objective
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.report_settings import Report, ReportSettings
+from experiments.config.reuse import check_reuse
 from experiments.config.search_settings import (
     SEARCHES,
     ConfirmationSettings,
@@ -301,6 +302,7 @@ class SuiteConfig:
     `extension` has the settings of those that are not as by default, by name (`extension.Training`).
     `algorithm` stays RLlib's: a plain mapping of its sections. `modules` are paths on the command line, and from then
     on the name of each module of a person's own to the hash of its content (`own_modules.take`).
+    `reuse` takes trials that other studies have run whole from the store (`study.reuse`).
     """
 
     algorithm: dict[str, Any]
@@ -332,6 +334,7 @@ class SuiteConfig:
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     max_env_steps: Positive | None = None
     max_minutes: Annotated[Number, Field(gt=0)] | None = None
+    reuse: StrictBool = False
     dry_run: StrictBool = False
     report: Report = ReportSettings()
     resume: StrictStr | None = None
@@ -359,6 +362,7 @@ class SuiteConfig:
         check_objective(self)
         check_constraints(self)
         check_search(self)
+        check_reuse(self)
         if self.hardware.bits != self.bits:
             raise ConfigurationError(
                 f"hardware.bits={self.hardware.bits}: it follows bits. Try bits={self.hardware.bits}."

@@ -196,6 +196,7 @@ COLUMNS = frozenset(
             "bottleneck",
             "health",
             "weights",
+            "reused_from",
             "restarts",
             "reproducible",
             "started",
@@ -272,6 +273,7 @@ class Tag:
     DIVERGED = "diverged"  # T: whether it failed on a value that was not finite
     RESTARTS = "restarts"  # T
     REPRODUCIBLE = "reproducible"  # T: whether it must come out the same to the bit
+    REUSED_FROM = "reused_from"  # T: the run of another study's trial that it was taken from, in place of running
     BITS = "bits"  # T: portable, if on other processors too
     WEIGHTS = "weights"  # T: a digest of the final ones
     UNSAVED = "unsaved"  # T: why a checkpoint was not written

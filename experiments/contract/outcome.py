@@ -58,3 +58,7 @@ class Outcome(Protocol):
     @property
     def reproducible(self) -> bool | None:
         """Whether it would come out the same to the bit; None if it never said."""
+
+    @property
+    def reused_from(self) -> str:
+        """Run id of another study's trial that it was taken from; "" if it ran here."""

@@ -216,7 +216,7 @@ class Expected:
     estimated: tuple[str, ...] = ()
 
 
-def study_duration(plan: Plan, earlier: Earlier | None) -> Expected:
+def study_duration(plan: Plan, earlier: Earlier | None, unused_env_steps: int = 0) -> Expected:
     """How long a study takes, by the speed of earlier trials, and by estimates where there are none.
 
     Args:
@@ -224,6 +224,7 @@ def study_duration(plan: Plan, earlier: Earlier | None) -> Expected:
         earlier: Says how long earlier trials took; None if there is no store yet. Those of less than a quarter of this
             study's env steps do not count: evaluations, and with replay the env steps before the first update, have
             other shares of them. Neither do any where more trials run side by side than the machine has cores.
+        unused_env_steps: Of the study's env steps those that it need not sample.
     """
     if plan.is_measured:
         return _measuring(plan)
@@ -246,7 +247,7 @@ def study_duration(plan: Plan, earlier: Earlier | None) -> Expected:
         seconds += sum(part.seconds for part in parts)
         spread += sum(part.seconds * part.error for part in parts)
         env_steps += budgets
-    share = plan.env_steps_in_all() / env_steps / min(plan.concurrency, plan.num_trials)
+    share = plan.env_steps_in_all(unused_env_steps) / env_steps / min(plan.concurrency, plan.num_trials)
     whole = Duration(seconds * share + _START_S + _FIRST_TRIAL_S, spread / seconds)
     if plan.suite.max_minutes is not None:
         whole = whole.cut_off(60 * plan.suite.max_minutes)

@@ -15,6 +15,7 @@ from experiments.limits.processor import this_processor
 from experiments.planning.configuration import Configuration
 from experiments.planning.disk import kept_bytes
 from experiments.planning.estimate import Earlier, study_duration
+from experiments.planning.known import Known
 from experiments.planning.plan import Plan, concurrency_of
 from experiments.planning.resolver import LEAST_REPORTS
 from experiments.planning.search_design import SearchDesign
@@ -63,7 +64,9 @@ def plan_lines(plan: Plan) -> list[str]:
         *_unused(plan),
         labelled(
             "throughput",
-            "comparable: each trial runs alone"
+            "comparable between trials that run here, each alone: not those that are taken from other studies"
+            if plan.exclusive and plan.suite.reuse
+            else "comparable: each trial runs alone"
             if plan.exclusive
             else "comparable where it counts: what measures or confirms runs alone, what learns shares the machine"
             if plan.measures
@@ -154,11 +157,18 @@ def _processes(plan: Plan) -> list[str]:
     ]
 
 
-def plan_table(plan: Plan) -> Table:
-    """The configurations of a plan; of very many the first and the last."""
+def plan_table(plan: Plan, known: Known | None = None) -> Table:
+    """The configurations of a plan; of very many the first and the last.
+
+    Args:
+        plan: The study.
+        known: The trials that need not run; None where all are to run.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
     seeds = ",".join(map(str, plan.seeds)) if len(plan.seeds) <= 5 else str(len(plan.seeds))
-    for name in ("configuration", "id", "seeds", "env steps", "batch (transitions)", "CPUs", "GPUs", "memory"):
+    of_known = () if known is None else ("known",)
+    sizes = ("env steps", "batch (transitions)", "CPUs", "GPUs", "memory")
+    for name in ("configuration", "id", "seeds", *of_known, *sizes):
         table.add_column(name, justify="left" if name in ("configuration", "id") else "right")
     omitted = range(MOST_CONFIGURATIONS // 2, len(plan.configurations) - MOST_CONFIGURATIONS // 2)
     for place, c in enumerate(plan.configurations):
@@ -171,6 +181,7 @@ def plan_table(plan: Plan) -> Table:
             c.label,
             c.config_id,
             "by search" if plan.search else seeds,
+            *([] if known is None else [str(known.seeds_of(c.label))]),
             "-" if plan.is_measured else f"{c.suite.budget_env_steps:,}",
             f"{c.batch_env_steps:,}",
             f"{need.get('CPU', 0):g}",
@@ -291,15 +302,16 @@ def _checkpoints(plan: Plan) -> str:
     )
 
 
-def time_line(plan: Plan, earlier: Earlier | None) -> str:
+def time_line(plan: Plan, earlier: Earlier | None, known: Known | None = None) -> str:
     """How long a study will take, from what has run before; an estimate, where nothing of its kind has.
 
     Args:
         plan: The study.
         earlier: Says how long earlier trials took; None if there is no store yet.
+        known: The trials that need not run; None where all are to run.
     """
     try:
-        found = study_duration(plan, earlier)
+        found = study_duration(plan, earlier, 0 if known is None else known.unused_by(plan))
     except Exception as error:  # noqa: BLE001
         # an environment raises what it likes, and an estimate is no reason to end
         return labelled(

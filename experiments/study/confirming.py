@@ -57,7 +57,8 @@ class Confirming(Begins):
         configurations = [_fresh(known[label], seeds, self._suite) for label in dict.fromkeys(labels)]
         suite = _of_design(earlier.suite, seeds, self._suite)
         concurrency = concurrency_of(suite, configurations, cluster)
-        composed = {**earlier.composed, "seeds": list(seeds), "confirm": {**asdict(self._suite.confirm)}}
+        own = {"seeds": list(seeds), "confirm": {**asdict(self._suite.confirm)}, "reuse": False}
+        composed = {**earlier.composed, **own}
         return Plan(suite, composed, configurations, cluster, concurrency, confirms=self._claimed)
 
     def lines(self, plan: Plan) -> list[str]:
@@ -84,6 +85,7 @@ def _of_design(suite: SuiteConfig, seeds: tuple[int, ...], asked: SuiteConfig) -
         max_env_steps=None,
         max_minutes=None,
         confirm=asked.confirm,
+        reuse=False,
         resume=None,
         dry_run=asked.dry_run,
     )

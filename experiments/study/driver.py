@@ -21,6 +21,7 @@ from experiments.study.live_page import LivePage
 from experiments.study.outcomes import INTERRUPTED, Outcomes, TrialOutcome
 from experiments.study.progress import Progress, say
 from experiments.study.registration import Registration
+from experiments.study.reuse import KnownTrials
 from experiments.study.stream import EventStream, Listener
 from experiments.study.tune.early_stopping import EarlyStopping, rule_of
 from experiments.study.tune.execution import run_trials
@@ -95,6 +96,7 @@ def run_study(
     resumed: bool = False,
     listeners: Sequence[Listener] = (),
     has_page: bool = False,
+    known: KnownTrials | None = None,
 ) -> StudyOutcome:
     """Run every trial of a plan that has not ended. Ray must be running, if there is one.
 
@@ -107,6 +109,7 @@ def run_study(
         resumed: Whether there was an earlier execution.
         listeners: Who else hears of what happens from now on.
         has_page: Whether there is a page while it runs, where its report will be.
+        known: The trials of other studies that are taken in place of running them; None: all are run.
 
     Returns:
         How it went, over all executions; failed trials don't raise.
@@ -145,12 +148,17 @@ def run_study(
                 stream.add(TensorBoardListener(folder.path / "tune"))
             for listener in listeners:
                 stream.add(listener)
+            left = [trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)]
+            if known is not None:
+                stops = stopping.stops if stopping else (lambda trial: False)
+                takes = functools.partial(known.take, plan=plan, folder=folder, stream=stream, stops=stops)
+                if searcher:
+                    searcher.takes = takes
+                else:
+                    left = [trial for trial in left if interruption.signals or not takes(trial)]
             with progress:
-                left = searcher or [
-                    trial for trial in trials.trials if outcomes.of(trial).status not in (FINISHED, PRUNED)
-                ]
-                if left and not interruption.signals:
-                    tune_ended = run_trials(trials, left, folder, stream, stopping, tell, interruption)
+                if (searcher or left) and not interruption.signals:
+                    tune_ended = run_trials(trials, searcher or left, folder, stream, stopping, tell, interruption)
         finally:
             preparation.wait()
             if page is not None:

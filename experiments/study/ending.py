@@ -164,6 +164,9 @@ def where_lines(plan: Plan, commands: Commands, held: Sequence[str]) -> list[str
     """
     outcome, uri = commands.outcome, commands.place.store_uri
     lines = []
+    if reused := sum(bool(o.reused_from) for o in outcome.outcomes):
+        of_all = f"{reused} of {plural(len(outcome.outcomes), 'trial')}"
+        lines.append(labelled("known", f"taken from other studies, and not run again: {of_all} (tag reused_from)"))
     if outcome.limit:
         lines.append(
             labelled(

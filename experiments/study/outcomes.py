@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FIXED
-from experiments.trial.events import Ended, Event, Reported, Restarted
+from experiments.trial.events import Ended, Event, Reported, Restarted, Reused
 
 INTERRUPTED = "interrupted"
 """The status of a trial that has not ended."""
@@ -29,6 +29,7 @@ class TrialOutcome:
         exploratory: Whether other trials confirm what it found.
         env_steps: Of its last report.
         diverged: Whether it failed on a value that was not finite.
+        reused_from: Run of another study's trial that it was taken from; "" if it ran here.
     """
 
     label: str
@@ -44,6 +45,7 @@ class TrialOutcome:
     exploratory: bool = False
     env_steps: int = 0
     diverged: bool = False
+    reused_from: str = ""
 
 
 class Outcomes:
@@ -61,6 +63,8 @@ class Outcomes:
     def on_event(self, trial: TrialConfig, event: Event) -> None:
         """Keep what the trial came to so far."""
         known = self.of(trial)
+        if isinstance(event, Reused):
+            known = replace(known, reused_from=event.run)
         if isinstance(event, Restarted):
             known = replace(known, restarts=event.count)
         if isinstance(event, Reported | Restarted | Ended):

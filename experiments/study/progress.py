@@ -21,7 +21,7 @@ from experiments.contract.words import LABEL_WIDTH, duration, some
 from experiments.planning.durations import SCORING, so_far
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
-from experiments.trial.events import Ended, Event, Reported, Started
+from experiments.trial.events import Ended, Event, Reported, Reused, Started
 from experiments.trial.usage import pauses
 from experiments.trial.usage.pauses import unpaused_s
 
@@ -55,6 +55,7 @@ class _Row:
     changed: float = 0.0
     wall_s: float = 0.0  # of the trial, at its newest report
     scoring_s: float = math.nan  # from its last report to its end; an estimate until it has ended
+    reused: bool = False  # taken from another study, in no time
 
 
 class Progress:
@@ -122,6 +123,8 @@ class Progress:
             row.status = "starting"
             if self._is_live and self._plan.is_measured and self._before_training_s is None:
                 self._before_training_s = unpaused_s() - self._start_unpaused
+        elif isinstance(event, Reused):
+            row.reused = True
         elif isinstance(event, Reported):
             self._report(trial, row, event)
         elif isinstance(event, Ended):
@@ -129,10 +132,14 @@ class Progress:
 
     def _report(self, trial: TrialConfig, row: _Row, report: Reported) -> None:
         row.status, row.env_steps = "running", max(row.env_steps, report.env_steps)
+        before = row.done
         row.done = row.done if trial.measurement else row.env_steps - trial.first_env_steps
+        if row.reused:
+            self._before += row.done - before
         row.return_mean = report.metrics.get(RETURN, row.return_mean)
-        row.env_steps_per_s = report.metrics["throughput/env_steps_per_s"]
-        self._time(trial, row, report.metrics)
+        row.env_steps_per_s = report.metrics.get("throughput/env_steps_per_s", row.env_steps_per_s)
+        if not row.reused:
+            self._time(trial, row, report.metrics)
         if self._is_live:
             if report.unsaved:
                 self._console.print(Text(f"not saved: {row.label} seed {row.seed}: {report.unsaved}", style="yellow"))
@@ -185,8 +192,10 @@ class Progress:
         done, total = self._done, self._total
         trials = self._plan.num_trials
         failed = "".join(f", {counts[status]} {status}" for status in (PRUNED, FAILED) if counts[status])
+        reused = sum(row.reused for row in self._rows.values())
+        known = f", {reused} known before" if reused else ""
         return (
-            f"{counts['finished']}/{trials} trials finished{failed}, {100 * done / max(1, total):.0f}% "
+            f"{counts['finished']}/{trials} trials finished{failed}{known}, {100 * done / max(1, total):.0f}% "
             f"of the {self._what}, {duration(time.monotonic() - self._start)} so far{self._left(done, total)}"
         )
 
@@ -210,13 +219,14 @@ class Progress:
 
     def _scoring_s(self) -> tuple[float, float]:
         """Seconds of the study that final evaluations took, and that those to come take."""
-        ended = [row for row in self._rows.values() if row.status in _ENDS]
+        ended = [row for row in self._rows.values() if row.status in _ENDS and not row.reused]
         known = [row.scoring_s for row in ended if row.status == FINISHED and not math.isnan(row.scoring_s)]
         known = known or [row.scoring_s for row in self._rows.values() if not math.isnan(row.scoring_s)]
         if not known or self._plan.search is not None:  # of which nobody knows how many trials are to come
             return 0.0, 0.0
         each = sum(known) / len(known) / min(self._plan.concurrency, self._plan.num_trials)
-        return each * len(ended), each * (self._plan.num_trials - len(ended))
+        reused = sum(row.reused for row in self._rows.values())
+        return each * len(ended), each * (self._plan.num_trials - reused - len(ended))
 
     @property
     def _each(self) -> float | None:
@@ -245,7 +255,7 @@ class Progress:
             table.add_row(
                 row.label,
                 str(row.seed),
-                Text(row.status, style=style),
+                Text(f"{row.status}, known" if row.reused else row.status, style=style),
                 f"{row.env_steps:,}" if row.work <= 1 else f"{row.done:,}/{row.work:,}",
                 _number(row.return_mean, ".1f"),
                 _number(row.env_steps_per_s, ",.0f"),

@@ -46,6 +46,10 @@ class Source(Protocol):
     hardware: HardwareSettings
     resumed: bool
 
+    @property
+    def folder(self) -> StudyFolder | None:
+        """The folder of one that was begun before; None of one that begins."""
+
     def plan(self, cluster: Cluster) -> Plan:
         """The study's plan on a cluster.
 
@@ -82,11 +86,13 @@ class Begins(ABC):
 
     Attributes:
         hardware: As `Source.hardware`.
+        folder: As `Source.folder`.
         place: The output folder and the store that will keep it.
         key: The key by which its command finds it again.
     """
 
     resumed = False
+    folder: StudyFolder | None = None
 
     def __init__(self, hardware: HardwareSettings, place: Place, key: StudyKey | None) -> None:
         self.hardware, self.place, self.key = hardware, place, key
@@ -193,7 +199,11 @@ def begun(plan: Plan, place: Place, say: Say, key: StudyKey | None = None) -> St
 
 
 class Resumed:
-    """A study that was begun before: what is finished stays, what is not goes on from its last checkpoint."""
+    """A study that was begun before: what is finished stays, what is not goes on from its last checkpoint.
+
+    Attributes:
+        folder: As `Source.folder`.
+    """
 
     resumed = True
 
@@ -217,7 +227,7 @@ class Resumed:
         Raises:
             ConfigurationError: Another driver is at work on it, or its state is damaged.
         """
-        self._folder, self._tracking, self._key, self._at_work = folder, tracking, key, ""
+        self.folder, self._tracking, self._key, self._at_work = folder, tracking, key, ""
         self._finished: bool | None = None
         self.hardware = folder.hardware(address)
         if looks_only:
@@ -227,36 +237,36 @@ class Resumed:
 
     def plan(self, cluster: Cluster) -> Plan:
         """As `Source.plan`: as it was when the study began."""
-        return self._folder.plan(cluster, self._tracking)
+        return self.folder.plan(cluster, self._tracking)
 
     def lines(self, plan: Plan) -> list[str]:
         """As `Source.lines`."""
-        standing = self._folder.standing(plan, checked=not self._at_work)  # damaged files are said first
+        standing = self.folder.standing(plan, checked=not self._at_work)  # damaged files are said first
         named = [self._key.line(self.is_finished(plan))] if self._key else []
         return [*named, standing, *([labelled("at work", self._at_work)] if self._at_work else [])]
 
     def is_finished(self, plan: Plan) -> bool:
         """As `Source.is_finished`."""
         if self._finished is None:
-            self._finished = self._folder.is_finished(plan)
+            self._finished = self.folder.is_finished(plan)
         return self._finished
 
     def is_over(self, cluster: Cluster) -> bool:
         """As `Source.is_over`."""
-        return self._folder.is_over(cluster, self._tracking)
+        return self.folder.is_over(cluster, self._tracking)
 
     def begin(self, plan: Plan, say: Say) -> StudyFolder:
         """As `Source.begin`: says what has changed since the study began."""
         if not self.is_finished(plan):  # else Ray need not run
-            for line in check_nodes(plan, self._folder.path, "resume"):
+            for line in check_nodes(plan, self.folder.path, "resume"):
                 say(line)
             now = provenance_of(plan)
-            if changed := changes(self._folder.began_with(now), now):
+            if changed := changes(self.folder.began_with(now), now):
                 listed = some([*map(str, changed)], _MOST_CHANGES)
                 what = f"since the study began: {listed}. What goes on may not be the same to the bit."
                 say(labelled("changed", what))
-        return self._folder
+        return self.folder
 
     def close(self) -> None:
         """As `Source.close`."""
-        self._folder.close()
+        self.folder.close()

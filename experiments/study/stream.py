@@ -91,7 +91,7 @@ class EventStream:
             The attempt's number; 0 if the disk did not take it.
         """
         newest = self._of(trial).log.attempt
-        self._add(trial, Started())
+        self.record(trial, Started())
         return attempt if (attempt := self._of(trial).log.attempt) > newest else 0
 
     def end(self, trial: TrialConfig, status: str, reason: str = "") -> None:
@@ -105,7 +105,7 @@ class EventStream:
         self.catch_up(trial)
         heard = self._of(trial)
         if not heard.over:
-            self._add(
+            self.record(
                 trial, Ended(status=status, env_steps=heard.env_steps, reason=reason, reproducible=heard.reproducible)
             )
 
@@ -113,7 +113,8 @@ class EventStream:
         """True for a trial whose end was told."""
         return self._of(trial).over
 
-    def _add(self, trial: TrialConfig, event: Event) -> None:
+    def record(self, trial: TrialConfig, event: Event) -> None:
+        """Add an event to a trial's log, unless the trial is over, and tell it."""
         self.catch_up(trial)
         try:
             events = self._of(trial).log.add(event)

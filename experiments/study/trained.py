@@ -11,6 +11,7 @@ from experiments.policies.checkpoint import Checkpoint
 from experiments.storage.objects import Objects
 from experiments.study.reproduction import trial_of
 from experiments.tracking.archive import Archive, LoggedTrial
+from experiments.trial.folder import TrialFolder
 from experiments.trial.stored_folder import StoredTrialFolder
 
 
@@ -61,6 +62,28 @@ def of_run(archive: Archive, run_id: str, trust: bool, named: str = "", vouch: s
     if first.status == "FAILED":
         reason = first.tags.get(Tag.FAILURE, "for an unknown reason")
         raise ConfigurationError(f"{named} ({first.name}): the trial failed: {reason}. Name a run that finished.")
+    found = newest_checkpoint(archive, first, trust, named, vouch)
+    logged = first.curves.get(SCORE, {})
+    score = logged[max(logged)] if logged and first.status == "FINISHED" and found.score is not None else None
+    why = "" if score is not None else _why_no_score(first, found)
+    return Trained(named, found, run_id, first.tags[Tag.STUDY_RUN], score, why, dict(first.provenance))
+
+
+def newest_checkpoint(
+    archive: Archive, first: LoggedTrial, trust: bool, named: str, vouch: str = "trust=true"
+) -> Checkpoint:
+    """The newest checkpoint of a trial whose run was read.
+
+    Args:
+        archive: The store that holds its run, and where studies of the person's own are.
+        first: The trial.
+        trust: Whether pickles from elsewhere may be opened.
+        named: What the person named, for messages.
+        vouch: How a person says that they may, likewise.
+
+    Raises:
+        ConfigurationError: There is none here, or it cannot be used.
+    """
     trial = trial_of(first)
     folder = _study_folder(archive, first) / "trials" / trial.folder_name
     fetch(folder, f"{named} ({first.name})")
@@ -69,6 +92,11 @@ def of_run(archive: Archive, run_id: str, trust: bool, named: str = "", vouch: s
             f"{named} ({first.name}): its folder {folder} is not on this machine. Name the folder of its study: "
             "output_dir=/path, where studies/ is."
         )
+    if (origin := first.tags.get(Tag.REUSED_FROM)) and not TrialFolder(folder).checkpoints():
+        raise ConfigurationError(
+            f"{named} ({first.name}): was taken from another study, without its policy, which was not at hand then. "
+            f"Name the trial that left it: run={origin}."
+        )
     newest = checkpoint.newest(folder, named)
     checkpoint.check_origin(newest, archive.where.output_dir, trust, named, vouch)
     found = checkpoint.read(newest, named)
@@ -76,10 +104,7 @@ def of_run(archive: Archive, run_id: str, trust: bool, named: str = "", vouch: s
         raise ConfigurationError(
             f"{named} ({first.name}): {newest} is another trial's checkpoint. Restore the study's folder."
         )
-    logged = first.curves.get(SCORE, {})
-    score = logged[max(logged)] if logged and first.status == "FINISHED" and found.score is not None else None
-    why = "" if score is not None else _why_no_score(first, found)
-    return Trained(named, found, run_id, first.tags[Tag.STUDY_RUN], score, why, dict(first.provenance))
+    return found
 
 
 def of_folder(folder: Path, output_dir: Path, trust: bool, named: str = "", vouch: str = "trust=true") -> Trained:

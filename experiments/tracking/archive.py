@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,38 @@ class LoggedTrial:
         return max((env_steps for curve in self.curves.values() for env_steps in curve), default=0)
 
 
+@dataclass(frozen=True)
+class FinishedTrial:
+    """The run of a trial that finished, as it is found among many.
+
+    Attributes:
+        run_id: In MLflow.
+        started_ms: Since the epoch.
+        tags: By name.
+        metrics: Name to its last value.
+    """
+
+    run_id: str
+    started_ms: int
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class LoggedReport:
+    """What a trial logged at a point of its report grid.
+
+    Attributes:
+        env_steps: The point.
+        at_ms: When, ms since the epoch.
+        metrics: By name, at the last point with the `final/` ones.
+    """
+
+    env_steps: int
+    at_ms: int
+    metrics: Mapping[str, float]
+
+
 class Archive(Store):
     """A store with the calls that read a trial's run.
 
@@ -85,12 +117,13 @@ class Archive(Store):
         with self._readable_errors():
             super().__init__(uri, place.artifacts, place.timeout_s)
 
-    def trial(self, run_id: str, named: str = "") -> LoggedTrial:
+    def trial(self, run_id: str, named: str = "", with_curves: bool = True) -> LoggedTrial:
         """The run of a trial.
 
         Args:
             run_id: In MLflow.
             named: As the person named it, for messages; by default `run=`.
+            with_curves: Whether its curves are read, which takes a request for each metric.
 
         Raises:
             ConfigurationError: There is no such run, it is no trial's, or lacks its configuration.
@@ -108,7 +141,8 @@ class Archive(Store):
             )
         with self._readable_errors():
             experiment = self._client.get_experiment(run.info.experiment_id)
-            curves = {name: self._curve(run_id, name) for name in run.data.metrics if not depends_on_clock(name)}
+            names = [name for name in run.data.metrics if with_curves and not depends_on_clock(name)]
+            curves = {name: self._curve(run_id, name) for name in names}
         return LoggedTrial(
             run_id=run_id,
             name=run.info.run_name or "",
@@ -119,6 +153,42 @@ class Archive(Store):
             config=self._config(run_id),
             curves=curves,
         )
+
+    def finished_of(self, config_id: str) -> list[FinishedTrial]:
+        """The finished trials of a configuration in all studies, the oldest first.
+
+        Of those that began at the same moment, the ones that were taken from others come last.
+
+        Raises:
+            ConfigurationError: The store cannot be read.
+        """
+        wanted = (
+            f"tags.{Tag.KIND} = 'trial' and tags.{Tag.CONFIG_ID} = '{config_id}' and attributes.status = 'FINISHED'"
+        )
+        with self._readable_errors():
+            experiments = [one.experiment_id for one in self._pages(self._client.search_experiments)]
+            runs = self._pages(self._client.search_runs, experiments, wanted)
+        found = [FinishedTrial(r.info.run_id, int(r.info.start_time), r.data.tags, r.data.metrics) for r in runs]
+        return sorted(found, key=lambda one: (one.started_ms, Tag.REUSED_FROM in one.tags, one.run_id))
+
+    def reports_of(self, trial: FinishedTrial, metrics: Collection[str] = ()) -> list[LoggedReport]:
+        """What a trial reported, in order; a request for each metric.
+
+        Args:
+            trial: As `finished_of` gives it.
+            metrics: Those that are read; empty: all.
+
+        Raises:
+            ConfigurationError: The store cannot be read, or has no such run any more.
+        """
+        values: dict[int, dict[str, float]] = {}
+        moments: dict[int, int] = {}
+        with self._readable_errors():
+            for name in metrics or trial.metrics:
+                for point in sorted(self._client.get_metric_history(trial.run_id, name), key=lambda p: p.timestamp):
+                    values.setdefault(int(point.step), {})[name] = float(point.value)
+                    moments[int(point.step)] = max(int(point.timestamp), moments.get(int(point.step), 0))
+        return [LoggedReport(step, moments[step], values[step]) for step in sorted(values)]
 
     def trials_of(self, experiment: str, study_run: str) -> list[str]:
         """Ids of the trials' runs of an execution of a study."""

@@ -26,7 +26,7 @@ from experiments.rllib.algorithms import promises_bits
 from experiments.tracking import provenance, views, writes
 from experiments.tracking.occupancy import Occupancy
 from experiments.tracking.writer import Writer
-from experiments.trial.events import Ended, Event, Placed, Reported, Restarted, Started, now_ms
+from experiments.trial.events import Ended, Event, Placed, Reported, Restarted, Reused, Started, now_ms
 from experiments.trial.folder import TrialFolder
 
 STUDY_KEY = "study"
@@ -129,6 +129,7 @@ class TrackingListener:
     _curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     _occupancy: Occupancy = field(default_factory=Occupancy)
     _exclusive: dict[str, bool] = field(default_factory=dict)  # as the tag says
+    _reused: set[str] = field(default_factory=set)  # which did not run here
     _replayed: bool = False
 
     @property
@@ -198,6 +199,10 @@ class TrackingListener:
                 self.resumed and not self.plan.runs_alone(trial) and event.at_ms >= self._begun_ms
             ):  # whatever it was before
                 self._tag_exclusive(key, False)
+        elif isinstance(event, Reused):
+            self._reused.add(key)
+            self.writer.put(key, writes.SetTags({Tag.REUSED_FROM: event.run}))
+            self._tag_exclusive(key, False)  # its speed is of another day
         elif isinstance(event, Placed):
             self._place(key, event)
         elif isinstance(event, Restarted):
@@ -216,7 +221,8 @@ class TrackingListener:
         """Put where a trial runs, and which trials are known by it to have shared a machine."""
         tags = {Tag.HOST: placed.hosts, Tag.CPU: placed.cpus, Tag.GPU: placed.gpus, Tag.NODE_TYPE: placed.node_types}
         self.writer.put(key, writes.SetTags({name: ", ".join(values) for name, values in tags.items() if values}))
-        for other in self._occupancy.place(key, placed.hosts, placed.at_ms):
+        shared = set[str]() if key in self._reused else self._occupancy.place(key, placed.hosts, placed.at_ms)
+        for other in shared:
             self._tag_exclusive(other, False)
 
     def _tag_exclusive(self, key: str, exclusive: bool) -> None:
@@ -239,7 +245,8 @@ class TrackingListener:
             self.writer.put(key, writes.SetTags({Tag.STOPPED_AT: str(end.env_steps)}))
         else:
             self.writer.put(key, writes.SetTags({Tag.FAILURE: end.reason, Tag.DIVERGED: _word(end.diverged)}))
-        self._close(key, "FAILED" if end.status == FAILED else "FINISHED")
+        ended_ms = end.at_ms if key in self._reused else now_ms()
+        self._close(key, "FAILED" if end.status == FAILED else "FINISHED", ended_ms)
 
     def _open(self, config: TrialConfig, at_ms: int) -> None:
         key, generation = config.folder_name, self.trials.configuration_of(config).generation
@@ -296,10 +303,10 @@ class TrackingListener:
             self._tagged[key] = restarts, reproducible
             self.writer.put(key, writes.SetTags({Tag.RESTARTS: str(restarts), Tag.REPRODUCIBLE: _word(reproducible)}))
 
-    def _close(self, key: str, status: str) -> None:
+    def _close(self, key: str, status: str, ended_ms: int) -> None:
         self._open_keys.remove(key)
         self._diagnose(key)
-        self.writer.put(key, writes.Finish(status, now_ms()))
+        self.writer.put(key, writes.Finish(status, ended_ms))
 
     def _diagnose(self, key: str) -> None:
         """The bottleneck of a trial and its health, as tags."""
@@ -336,7 +343,7 @@ class TrackingListener:
         named = self.writer.run_ids.get(STUDY_KEY) or self.folder.place
         record = {**plan_record(self.trials), "command": command, "named": named}
         for key in sorted(self._open_keys):
-            self._close(key, "KILLED")
+            self._close(key, "KILLED", now_ms())
         if self.plan.search:  # which has grown since
             self._set_views()
             self.writer.put(STUDY_KEY, writes.SetTags({Tag.LIMIT: limit}))

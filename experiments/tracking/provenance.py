@@ -113,6 +113,12 @@ def code_digest(package: Path) -> str:
 
 
 @cache
+def own_code() -> str:
+    """The digest of the suite's code that this process runs."""
+    return code_digest(Path(__file__).parents[1])
+
+
+@cache
 def host() -> dict[str, Any]:
     """The machine that the driver runs on."""
     return {
@@ -180,6 +186,7 @@ def record(command: str = "") -> dict[str, Any]:
         "commit": git.commit,
         "dirty": bool(git.dirty_diff),
         "diff": hashlib.sha256(git.dirty_diff.encode()).hexdigest()[:16] if git.dirty_diff else "",
+        "code": own_code(),
         "versions": versions(),
         "packages": packages(),
         "host": host(),

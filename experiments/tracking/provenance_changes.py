@@ -1,10 +1,14 @@
-"""The changes around a trial that ran twice."""
+"""The changes around a trial that ran twice, or need not run a second time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.limits.arithmetic import NATIVE, PORTABLE, Bits
+
 _NONE = "none"
+_SECTIONS = ("versions", "environment", "arithmetic", "host", "packages")
+"""Of a provenance record, by name and fact, the likeliest cause of another result first."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,46 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     ]
 
 
+def changes_of_bits(before: Mapping[str, Any], after: Mapping[str, Any], bits: Bits = NATIVE) -> list[Change]:
+    """The differences between two records that may change the last bits of a result, the likeliest cause first.
+
+    GPUs and packages count that both have: what trials need, both have.
+
+    Args:
+        before: A provenance record, or what is known of one.
+        after: Likewise.
+        bits: Of the trials. `portable` ones do not depend on processors and their libraries, which are left out then.
+    """
+    one, other = (_deciding(record, bits) for record in (before, after))
+    return changes(_common(one, other), _common(other, one))
+
+
+def _deciding(record: Mapping[str, Any], bits: Bits) -> dict[str, dict[str, Any]]:
+    """Of a record those facts that decide on bits: of portable ones not which processor it has."""
+    left_out = ("host", "arithmetic") if bits == PORTABLE else ()
+    found = {name: {} if name in left_out else dict(record.get(name) or {}) for name in _SECTIONS}
+    return {**found, "host": {name: fact for name, fact in found["host"].items() if name in ("cpu", "gpus")}}
+
+
+def _common(record: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without GPUs and packages that another has not."""
+    return {
+        section: {
+            name: fact
+            for name, fact in facts.items()
+            if section not in ("versions", "host", "packages") or name in other[section]
+        }
+        for section, facts in record.items()
+    }
+
+
 def _facts(record: Mapping[str, Any]) -> dict[str, str]:
     """A provenance record, flat and in words. The command is left out: it always differs."""
     facts = {
         what: _text(record.get(key))
         for what, key in (("commit", "commit"), ("uncommitted changes", "diff"), ("nodes", "num_nodes"))
     }
-    for section in ("versions", "environment", "arithmetic", "host", "packages"):
+    for section in _SECTIONS:
         for key, value in (record.get(section) or {}).items():
             facts.setdefault(_WORDS.get(f"{section}.{key}", key), _text(value))
     return facts

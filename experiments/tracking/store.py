@@ -344,13 +344,14 @@ class Store:
         return found
 
     def _finished(self, algorithm: str, env: str, also: str = "") -> list[Any]:
-        """Finished trials, the 200 newest."""
+        """Finished trials, the 200 newest, without those that were taken from another study."""
         experiments = [e.experiment_id for e in self._client.search_experiments()]
         wanted = (
             f"tags.kind = 'trial' and tags.algorithm = '{algorithm}' and tags.env = '{env}' "
             f"and attributes.status = 'FINISHED'{also}"
         )
-        return list(self._client.search_runs(experiments, wanted, max_results=200))
+        found = self._client.search_runs(experiments, wanted, max_results=200)
+        return [run for run in found if Tag.REUSED_FROM not in run.data.tags]  # which did not run here
 
 
 def _is_like(value: str) -> str:

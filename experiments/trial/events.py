@@ -38,6 +38,18 @@ class Started(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reused(Event):
+    """The trial need not run: what follows is what another study's trial did.
+
+    Attributes:
+        run: Run id of that trial in MLflow.
+    """
+
+    kind = "reused"
+    run: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Placed(Event):
     """The processes of an attempt are there. Each value once, the trial's own process first.
 
@@ -118,7 +130,7 @@ class Ended(Event):
     reproducible: bool = True
 
 
-_KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in (Started, Placed, Reported, Restarted, Ended)}
+_KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in (Started, Reused, Placed, Reported, Restarted, Ended)}
 
 
 def reports(events: Sequence[Event]) -> list[Reported]:

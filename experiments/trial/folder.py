@@ -151,6 +151,21 @@ class TrialFolder:
         self._prune(keep, keep_best)
         return final
 
+    def copy_checkpoint(self, checkpoint: Path) -> None:
+        """Keep a copy of a checkpoint that another trial wrote, at the same env steps.
+
+        Args:
+            checkpoint: Where that one is on this machine.
+
+        Raises:
+            OSError: It cannot be read, or the disk takes no more.
+        """
+
+        def write(path: Path) -> None:
+            shutil.copytree(checkpoint, path, ignore=shutil.ignore_patterns(_SIZES_FILE), dirs_exist_ok=True)
+
+        self.add_checkpoint(int(checkpoint.name), self.log.attempt, write, keep=1, keep_best=False)
+
     def leave_out_once_over(self, name: str) -> bool:
         """Remove a file from all checkpoints of a trial that nobody trains on any more; whether there were any.
 

@@ -48,7 +48,7 @@ def make_runs(
                 "failure": "", "diverged": False, "exclusive": exclusive, "host": "here", "cpu": "", "gpu": "",
                 "node_type": "", "exploratory": False, "trial_id": f"{config}_s{seed}".replace(" ", "_"), "parent": "",
                 "copied": False, "generation": pd.NA, "start_env_steps": 0, "end_env_steps": budget_env_steps,
-                "weights": f"{config}/{seed}", "restarts": 0, "reproducible": True,
+                "weights": f"{config}/{seed}", "reused_from": "", "restarts": 0, "reproducible": True,
                 "started": pd.Timestamp("2026-01-01", tz="UTC"), "ended": pd.Timestamp("2026-01-02", tz="UTC"),
                 "budget_env_steps": budget_env_steps, "target": target, "score_range_low": score_range[0],
                 "score_range_high": score_range[1], "commit": "abc", "score": score, "auc": 0.8 * score,

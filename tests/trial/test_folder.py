@@ -68,6 +68,15 @@ def test_a_damaged_checkpoint_is_found_and_named(folder: TrialFolder, damage: st
         check_checkpoint(path)
 
 
+def test_a_copy_of_another_trials_checkpoint_is_whole(folder: TrialFolder, tmp_path: Path) -> None:
+    own, other = save(folder, 1000, 1.0), TrialFolder(tmp_path / "other")
+    other.copy_checkpoint(own)
+    (copy,) = other.checkpoints()
+    check_checkpoint(copy)
+    assert copy.name == own.name
+    assert (copy / STATE_FILE).read_text() == (own / STATE_FILE).read_text()
+
+
 def test_a_checkpoint_of_an_earlier_attempt_is_refused_and_changes_nothing(folder: TrialFolder) -> None:
     late = TrialFolder(folder.path)
     folder.log.add(Started())

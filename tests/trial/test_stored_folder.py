@@ -165,3 +165,12 @@ def test_once_it_is_over_a_file_is_left_out_in_the_store_as_well(study: Objects,
     found = on_machine(study, tmp_path / "b").checkpoints()
     assert [sorted(file.name for file in path.iterdir()) for path in found] == [["complete.json", STATE_FILE]] * 2
     assert not any(damage_of(path) for path in found)
+
+
+def test_a_copy_of_another_trials_checkpoint_is_in_the_store(study: Objects, tmp_path: Path) -> None:
+    local = TrialFolder(tmp_path / "local")
+    local.open()
+    on_machine(study, tmp_path / "a").copy_checkpoint(save(local, 1000, 1.0))
+    copy = on_machine(study, tmp_path / "b")
+    assert copy.saved() == [1000]
+    check_checkpoint(copy.take(1000))

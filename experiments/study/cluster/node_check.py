@@ -17,12 +17,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.config.errors import ConfigurationError, first_line, reason_of
 from experiments.contract.words import labelled, some
-from experiments.limits.arithmetic import NATIVE, PORTABLE, Bits
+from experiments.limits.arithmetic import NATIVE, Bits
 from experiments.planning.plan import Plan
 from experiments.study.cluster import node_report
 from experiments.study.cluster.node_report import NodeReport
 from experiments.study.cluster.shared_storage import Mark, marked
-from experiments.tracking.provenance_changes import changes
+from experiments.tracking.provenance import own_code
+from experiments.tracking.provenance_changes import changes_of_bits
 
 _WAIT_S = 120.0
 """For the answer of a node: it may have to start a process, and to unpack the suite's modules first."""
@@ -135,7 +136,7 @@ class JoinCheck:
 
 
 def _own_report() -> NodeReport:
-    return NodeReport("", node_report.own_versions(), node_report.own_code())
+    return NodeReport("", node_report.own_versions(), own_code())
 
 
 def unfit(here: NodeReport, reports: Mapping[str, NodeReport]) -> str:
@@ -173,11 +174,11 @@ def differences(reports: Mapping[str, NodeReport], bits: Bits = NATIVE) -> list[
     """
     if not reports:
         return []
-    machines = {node: _deciding(report.machine, bits) for node, report in reports.items()}
+    machines = {node: report.machine for node, report in reports.items()}
     first, *_ = machines.values()
     alike: dict[tuple[str, ...], list[str]] = {}
     for node, machine in machines.items():
-        if found := changes(_common(first, machine), _common(machine, first)):
+        if found := changes_of_bits(first, machine, bits):
             alike.setdefault(tuple(map(str, found)), []).append(node)
     return [
         labelled(
@@ -187,23 +188,6 @@ def differences(reports: Mapping[str, NodeReport], bits: Bits = NATIVE) -> list[
         )
         for found, nodes in alike.items()
     ]
-
-
-def _deciding(machine: Mapping[str, Any], bits: Bits) -> Mapping[str, Any]:
-    """Of a node's facts those that decide on bits: of portable ones not which processor it has."""
-    return {
-        name: {} if bits == PORTABLE and name in ("host", "arithmetic") else facts for name, facts in machine.items()
-    }
-
-
-def _common(machine: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """A node's facts, without GPUs and packages that another has not: what trials need, both have."""
-    return {
-        section: {
-            name: fact for name, fact in facts.items() if section not in ("host", "packages") or name in other[section]
-        }
-        for section, facts in machine.items()
-    }
 
 
 def _other_versions(here: NodeReport, there: NodeReport) -> str:

@@ -6,7 +6,6 @@ Runs there, where as little is imported as can be: what is missing is to be name
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from experiments.config.errors import ConfigurationError, first_line, reason_of
@@ -54,7 +53,7 @@ def report(
         environments: Those of the study, as mappings of `EnvSettings`.
         modules: A person's own, name to hash.
     """
-    problem, versions, code = write_back(*words, node), own_versions(), own_code()
+    problem, versions, code = write_back(*words, node), own_versions(), provenance.own_code()
     if missing := [name for name in SAME if name not in versions]:
         return NodeReport(problem, versions, code, f"{', '.join(missing)} not installed")
     try:
@@ -70,11 +69,6 @@ def own_versions() -> dict[str, str]:
     """The versions of `SAME` in this process."""
     installed = provenance.packages()
     return {"python": platform.python_version(), **{name: installed[name] for name in SAME if name in installed}}
-
-
-def own_code() -> str:
-    """The digest of the suite's code that this process runs."""
-    return provenance.code_digest(Path(provenance.__file__).parents[1])
 
 
 def own_machine() -> dict[str, Any]:

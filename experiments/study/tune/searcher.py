@@ -28,6 +28,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
     Attributes:
         queue: The search's.
         waits: Whether it asks for no trial now: one runs, or is to run, with no other under way.
+        takes: Tells what a trial of another study came to, if it is known; whether it did.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
         """
         super().__init__()
         self.waits: Callable[[], bool] = lambda: False
+        self.takes: Callable[[TrialConfig], bool] = lambda trial: False
         self._of_study, self._folder, self._refused = trials, folder, refused
         self._trials: dict[int, TrialConfig] = {}
         self._indices: dict[str, int] = {}  # folder name to where it is in `_trials`
@@ -74,7 +76,8 @@ class QueueSearcher(Searcher):  # type: ignore[misc]  # Tune ships no type infor
             except ConfigurationError as error:
                 self.queue.tell(index, Outcome(FAILED, reason=str(error)))
                 continue
-            return {TRIAL: described(trial, self._folder.trial_place(trial), self._of_study.request_of(trial))}
+            if not self.takes(trial):
+                return {TRIAL: described(trial, self._folder.trial_place(trial), self._of_study.request_of(trial))}
         return None
 
     def _trial(self, index: int, ask: Ask) -> TrialConfig:

@@ -14,8 +14,9 @@ import ray
 from experiments.limits.arithmetic import PORTABLE
 from experiments.study.cluster import node_check
 from experiments.study.cluster.node_check import JoinCheck, check_nodes, differences, unfit
-from experiments.study.cluster.node_report import SAME, NodeReport, own_code, own_machine, own_versions, report
+from experiments.study.cluster.node_report import SAME, NodeReport, own_machine, own_versions, report
 from experiments.study.cluster.shared_storage import marked
+from experiments.tracking.provenance import own_code
 from tests.support.planning import plan_for
 from tests.support.suite import ROOT
 
