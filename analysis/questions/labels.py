@@ -142,7 +142,7 @@ def in_its_unit(row: Mapping[str, Any], measure: str) -> str:
 
 
 def with_name(row: Mapping[str, Any], measure: str) -> str:
-    """A measure of a frame's row with its name: `score 480.1 [470.0, 490.2]`; without, where its unit says what it is."""
+    """A measure of a row with its name: `score 480.1 [470.0, 490.2]`; without, where its unit says what it is."""
     name = "" if measure == "minutes_to_target" else f"{WORDS[measure]} "
     return f"{name}{in_its_unit(row, measure)}"
 
