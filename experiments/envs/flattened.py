@@ -13,7 +13,6 @@ ID = "scaling/Flattened-v0"
 FLOATS = (np.float32, np.float64)
 """Types that RLlib makes single precision. Half precision it leaves as it is, which no layer takes;
 longer ones torch does not have."""
-MASK = "action_mask"
 _PARTS = (gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
 
@@ -28,12 +27,6 @@ def is_needed(space: gym.Space[Any]) -> bool:
     if isinstance(space, gym.spaces.Dict):
         return all(map(_is_part, space.values()))
     return isinstance(space, _PARTS) or (isinstance(space, gym.spaces.Tuple) and all(map(_is_part, space)))
-
-
-def has_action_mask(space: gym.Space[Any]) -> bool:
-    """True if observations say which actions are allowed, by the key that RLlib's and PettingZoo's examples have."""
-    # a space's `in` asks for an element
-    return isinstance(space, gym.spaces.Dict) and MASK in space.keys()  # noqa: SIM118
 
 
 def has_other_floats(space: gym.Space[Any]) -> bool:

@@ -27,6 +27,7 @@ from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from experiments.fast import cartpole
+from experiments.fast.masks import Masked
 from experiments.fast.networks import squashed
 
 MODULE_TO_ENV = (
@@ -107,6 +108,8 @@ class ActionSampler:
             probs = torch.nn.functional.softmax(logits, dim=-1)
             chosen = (probs / torch.empty_like(probs).exponential_(1)).argmax(dim=-1, keepdim=True)
             self._drawn.append((logits, chosen))
+            if isinstance(self._module, Masked):  # at once: of NaN any action comes, be it ruled out
+                _check(logits)
             outputs[Columns.ACTIONS] = chosen.squeeze(-1)
         elif Columns.ACTIONS not in outputs and self._distribution is TorchSquashedGaussian:
             actions, logp = squashed.sample(outputs[Columns.ACTION_DIST_INPUTS])
@@ -130,10 +133,15 @@ class ActionSampler:
             return None
         logits, chosen = map(torch.stack, zip(*self._drawn, strict=True))
         self._drawn.clear()
-        if logits.isnan().any():
-            torch.multinomial(logits.flatten(0, 1).exp(), 1)
+        _check(logits.flatten(0, 1))
         found: np.ndarray = as_numpy(logits.gather(-1, chosen).squeeze(-1))
         return found
+
+
+def _check(logits: torch.Tensor) -> None:
+    """Raise what `torch.multinomial` does where there is a NaN among logits [rows, actions]."""
+    if logits.isnan().any():
+        torch.multinomial(logits.exp(), 1)
 
 
 class _KnownActions(gym.spaces.MultiDiscrete):

@@ -59,12 +59,13 @@ from ray.rllib.utils.metrics.utils import to_snake_case
 from ray.rllib.utils.torch_utils import clip_gradients, compute_global_norm
 
 from experiments.fast import devices
+from experiments.fast.masks import Masked, ruled_out
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import DefaultNetworks
 from experiments.fast.ppo.batch import BatchBuilder, EpisodeArrays, episodes_of
 from experiments.fast.ppo.gradient import Rows
-from experiments.fast.ppo.loss import SEEN, PPOLoss
+from experiments.fast.ppo.loss import RULED_OUT, SEEN, PPOLoss
 from experiments.fast.ppo.minibatch_values import MinibatchValues
 from experiments.fast.ppo.minibatches import Passes, minibatch_of, split
 from experiments.fast.preprocessing.modules import Preprocessed
@@ -291,7 +292,9 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         ):
             networks = DefaultNetworks(module, gradients)
             if isinstance(module, Preprocessed):  # once, element by element: the same as in each minibatch
-                batch = {**batch, SEEN: module.preprocessing.observations(batch[Columns.OBS])}
+                batch = {**batch, SEEN: module.observations_function()(batch[Columns.OBS])}
+            if isinstance(module, Masked):
+                batch = {**batch, RULED_OUT: ruled_out(batch[Columns.OBS], module.num_actions)}
         module.train()  # once: RLlib walks the whole module at every minibatch
         values = MinibatchValues(loss, size, self._weights_seq_no, f"gradients_{name}_global_norm")
         block, num_left = batch, passes.num_minibatches
@@ -342,7 +345,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             The inputs of the action distribution, the predicted values, and the gradient's global norm
             if RLlib logs it.
         """
-        dist_inputs, predictions = networks.forward(columns["observations"])
+        dist_inputs, predictions = networks.forward(columns["observations"], columns.get(RULED_OUT))
         self.weigh(rows, columns, dist_inputs)
         networks.backward(loss.policy(dist_inputs, columns), loss.of_values(predictions, columns))
         return (dist_inputs, predictions, self._clip_and_step(adam, config)) if adam.is_finite() else None

@@ -8,8 +8,8 @@ from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.fast.networks.adam import FlatAdam
+from experiments.fast.networks.known import is_stock
 from experiments.fast.networks.sac import SACNetworks
-from experiments.fast.preprocessing.modules import is_stock
 from experiments.fast.q_learner import LeanUpdates
 from experiments.fast.sac_loss import SACLoss
 

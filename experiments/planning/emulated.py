@@ -158,6 +158,8 @@ def _digest(gym_id: str, arguments: str) -> str:
     import numpy as np
     import tree
 
+    from experiments.envs.masked import sampled_action
+
     known = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
     if not (known["AVX2"] and known["FMA3"]):
         raise SystemExit("an emulator that is too old")
@@ -170,7 +172,8 @@ def _digest(gym_id: str, arguments: str) -> str:
     env.action_space.seed(0)
     observation, _ = env.reset(seed=0)
     for _ in range(ENV_STEPS):
-        after, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        action = sampled_action(env.action_space, env.observation_space, observation)
+        after, reward, terminated, truncated, _ = env.step(action)
         for leaf in tree.flatten((observation, float(reward), terminated, truncated)):
             given.update(np.asarray(leaf).tobytes())
         observation = env.reset()[0] if terminated or truncated else after

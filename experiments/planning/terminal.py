@@ -21,7 +21,7 @@ from experiments.planning.resolver import LEAST_REPORTS
 from experiments.planning.search_design import SearchDesign
 from experiments.rllib.algorithms import on_policy_batch
 from experiments.rllib.allowed_spaces import action_scaling
-from experiments.rllib.building import environment_of, is_flattened, is_unmasked
+from experiments.rllib.building import environment_of, is_flattened, is_masked, is_unmasked, seen_space
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.process_state import packages_of
 from experiments.search.comparing import Comparing
@@ -118,14 +118,17 @@ def _taken_otherwise(configuration: Configuration) -> list[str]:
     and how pictures are read.
     """
     trial = configuration.trial(0)
-    (observations, actions), (seen, chosen) = spaces(trial.env), spaces(environment_of(trial))
+    (observations, actions), (_, chosen) = spaces(trial.env), spaces(environment_of(trial))
+    seen = seen_space(trial)
     name, found = trial.env.name, []
     if is_flattened(trial):
         choices = "" if isinstance(observations, gym.spaces.Box) else ", choices one-hot encoded"
         found.append(f"{name}: observations {observations} become {gym.spaces.flatdim(seen)} floats{choices}")
+    if is_masked(trial):
+        found.append(f"{name}: its action_mask is applied: networks see what is beside it, and choose what it allows")
     if is_unmasked(trial):
         found.append(
-            f"{name}: its action_mask is not applied: networks observe it, but may choose actions that it rules out"
+            f"{name}: its action_mask is not applied: your networks observe it, and have to heed it themselves"
         )
     if len(seen.shape or ()) == 3:
         height, width, channels = seen.shape or ()

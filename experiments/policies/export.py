@@ -18,7 +18,7 @@ from experiments.config.trial_config import TrialConfig
 from experiments.policies.onnx_check import Check, DifferentActionsError, compare
 from experiments.policies.onnx_graph import OPSET, NotTraceableError, initial_states, put_weights, state_names, trace
 from experiments.policies.policy import Policy
-from experiments.rllib.building import observed_environment_of
+from experiments.rllib.building import is_masked, observed_environment_of
 from experiments.rllib.made_environments import spaces
 
 FORMAT = 1
@@ -164,6 +164,7 @@ def _of_spaces(trial: TrialConfig, observations: gym.Space[Any], actions: gym.Sp
         "env_config": json.dumps(env.make_arguments),
         "vectorize_mode": "sync" if env.vectorize_mode == "async" else env.vectorize_mode,  # as it was evaluated
         "frame_stack": str(trial.preprocessing.frame_stack),
+        **({"action_mask": str(gym.spaces.flatdim(actions))} if is_masked(trial) else {}),
         "observation_space": json.dumps(described(observations)),
         "action_space": json.dumps(described(actions)),
         "config": trial.label,

@@ -10,7 +10,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from experiments.config.errors import ConfigurationError
 from experiments.config.preprocessing_settings import PreprocessingSettings
 from experiments.config.schema import EnvSettings
-from experiments.envs import stacked
+from experiments.envs import masked, stacked
 
 
 def check_allowed(
@@ -32,10 +32,11 @@ def check_allowed(
             f"algorithm.env_runners.observation_filter={config.observation_filter}: RLlib's new API stack does nothing "
             "with it. Try preprocessing=normalize_observations."
         )
-    is_vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
+    seen = masked.beside_mask(space)
+    is_vector = isinstance(seen, gym.spaces.Box) and len(seen.shape) == 1 and np.issubdtype(seen.dtype, np.floating)
     if settings.of_observations and not is_vector:
         raise ConfigurationError(
-            f"{_first(settings.of_observations)}: env={env.name} has observations {_words(space)}, "
+            f"{_first(settings.of_observations)}: env={env.name} has observations {_words(seen)}, "
             "and only vectors of floats can be transformed. Try "
             f"{' '.join(f'preprocessing.{name}={_off(value)}' for name, value in settings.of_observations.items())}."
         )

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any
 
+import gymnasium as gym
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
@@ -25,7 +26,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.config.fields import NAME
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
-from experiments.envs import checked, envpool, flattened, plain_actions, stacked
+from experiments.envs import checked, envpool, flattened, masked, plain_actions, stacked
 from experiments.fast.switch import make_fast
 from experiments.rllib.algorithms import (
     batch_env_steps,
@@ -41,6 +42,7 @@ from experiments.rllib.coloured_noise import EXPONENT, put_noise_into_modules
 from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
 from experiments.rllib.made_environments import first_sentence, longest_episode, spaces
+from experiments.rllib.masks import put_masks_into_modules
 from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.recurrent import make_recurrent
@@ -125,7 +127,8 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     config.checkpointing(export_native_model_files=False)
     _add_preprocessing(trial, config)
     networks = {"own_module": _has_own_module(trial), "own_filters": bool(algorithm["rl_module"].get("conv_filters"))}
-    check_spaces(algorithm["name"], type(config), trial.env.name, spaces(environment_of(trial))[0], actions, **networks)
+    check_spaces(algorithm["name"], type(config), trial.env.name, seen_space(trial), actions, **networks)
+    _add_masks(trial, config)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
     if getattr(config, EXPONENT, 0):
@@ -154,13 +157,21 @@ def _add_preprocessing(trial: TrialConfig, config: AlgorithmConfig) -> None:
     config.callbacks(on_algorithm_init=[config.callbacks_on_algorithm_init, keep_statistics])
 
 
+def _add_masks(trial: TrialConfig, config: AlgorithmConfig) -> None:
+    if is_masked(trial) and not put_masks_into_modules(config, seen_space(trial).shape or ()):
+        raise ConfigurationError(
+            f"env={trial.env.name} has an action_mask, and algorithm={trial.algorithm['name']} has a module class of "
+            "its own: only RLlib's default ones of PPO, IMPALA, APPO and DQN can leave out actions. Try algorithm=ppo."
+        )
+
+
 def environment_of(trial: TrialConfig) -> EnvSettings:
     """The environment that a trial is trained and evaluated on: as its policy sees it,
     with actions as networks choose them.
 
     Raises:
-        ConfigurationError: It has other actions, and one vector implementation for all,
-            around which no actions can be put.
+        ConfigurationError: It has other actions or a mask of them, and one vector implementation for all,
+            around which nothing can be put; or its mask cannot be applied.
     """
     env = observed_environment_of(trial)
     space = spaces(trial.env)[1]
@@ -176,10 +187,29 @@ def environment_of(trial: TrialConfig) -> EnvSettings:
 
 def observed_environment_of(trial: TrialConfig) -> EnvSettings:
     """A trial's environment as its policy sees it, with actions of its own: its frames stacked,
-    its observations flat.
+    its observations flat, a mask of its actions in front of them.
     """
     env = _stacked_environment_of(trial)
+    if is_masked(trial):
+        _check_mask(trial.env)
+        return _wrapped(env, masked)
     return _wrapped(env, flattened) if is_flattened(trial) else env
+
+
+def _check_mask(env: EnvSettings) -> None:
+    if reason := masked.why_not(*spaces(env)):
+        raise ConfigurationError(f"env={env.name} {reason} (docs/own_files.md).")
+    if env.vectorize_mode == "vector_entry_point":
+        raise ConfigurationError(
+            f"env.vectorize_mode=vector_entry_point: {env.name} has an action_mask, which a wrapper of each single "
+            "environment puts in front of its observations. Try env.vectorize_mode=sync."
+        )
+
+
+def seen_space(trial: TrialConfig) -> gym.Space[Any]:
+    """The part of a trial's observations that its networks see, as they get it: all but a mask of actions."""
+    seen, _ = spaces(environment_of(trial))
+    return masked.seen_space(spaces(trial.env)[0]) if is_masked(trial) else seen
 
 
 def _stacked_environment_of(trial: TrialConfig) -> EnvSettings:
@@ -193,7 +223,9 @@ def _wrapped(env: EnvSettings, wrapper: ModuleType, **settings: Any) -> EnvSetti
 
 
 def takes_any_action(trial: TrialConfig) -> bool:
-    """True if the policy may take any action of the space: RLlib's networks and the suite's leave out none."""
+    """True if the policy may take any action that no mask rules out: RLlib's networks and the suite's leave out
+    no others.
+    """
     return not _has_own_module(trial) and _is_known(config_class(trial.algorithm))
 
 
@@ -209,12 +241,17 @@ def is_flattened(trial: TrialConfig) -> bool:
     """
     space = spaces(_stacked_environment_of(trial))[0]
     takes_it = _has_own_module(trial) and isinstance(space, ARRAYS) and not flattened.has_other_floats(space)
-    return flattened.is_needed(space) and not takes_it
+    return flattened.is_needed(space) and not takes_it and not is_masked(trial)
+
+
+def is_masked(trial: TrialConfig) -> bool:
+    """True if observations say which actions are allowed, and networks choose among these."""
+    return masked.has_action_mask(spaces(trial.env)[0]) and not _has_own_module(trial)
 
 
 def is_unmasked(trial: TrialConfig) -> bool:
-    """True if observations say which actions are allowed, and networks choose among all of them."""
-    return flattened.has_action_mask(spaces(trial.env)[0])
+    """True if observations say which actions are allowed, and it is left to networks of a person's own to heed it."""
+    return masked.has_action_mask(spaces(trial.env)[0]) and _has_own_module(trial)
 
 
 def _has_own_module(trial: TrialConfig) -> bool:
@@ -355,11 +392,11 @@ def suits_gpu(algorithm: Mapping[str, Any], env: EnvSettings) -> bool:
     Raises:
         ConfigurationError: The environment is not installed, or refuses its `env_config`.
     """
-    observations, _ = spaces(env)
+    seen = masked.beside_mask(spaces(env)[0])
     hidden = algorithm["rl_module"].get("fcnet_hiddens") or ()
     between_layers = [a * b for a, b in itertools.pairwise(hidden)]
     # height, width, channels
-    return len(observations.shape or ()) == 3 or max(between_layers, default=0) >= _LARGE_LAYER
+    return len(seen.shape or ()) == 3 or max(between_layers, default=0) >= _LARGE_LAYER
 
 
 def request_for(config: AlgorithmConfig) -> PlacementGroupFactory:

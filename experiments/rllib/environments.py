@@ -12,7 +12,7 @@ import copy
 import logging
 import pickle
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -23,6 +23,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from experiments.config.errors import reason_of
 from experiments.envs.checked import Checked
+from experiments.envs.masked import Masked
 
 _STRUCTURE = {"env", "envs", "env_fns", "spec", "_cached_spec", "metadata"} | {
     f"{batched}{kind}_space" for batched in ("", "_", "single_", "_single_") for kind in ("observation", "action")
@@ -99,18 +100,30 @@ def why_reset(env: gym.vector.VectorEnv[Any, Any, Any]) -> str:
 
 def _try(env: Any, other: Any) -> None:
     """Make sure that what is restored goes on as what was saved."""
+    drawn = _drawing(env)
     env.action_space.seed(0)
-    env.reset(seed=0)
+    observations, _ = env.reset(seed=0)
     for _ in range(_TRIAL_STEPS // 2):
-        env.step(env.action_space.sample())
+        observations, *_ = env.step(drawn(observations))
     saved = _dumped(_state(env))
-    actions = [env.action_space.sample() for _ in range(_TRIAL_STEPS)]
-    expected = [env.step(action) for action in actions]
+    actions, expected = list[Any](), list[Any]()
+    for _ in range(_TRIAL_STEPS):
+        actions.append(drawn(observations))
+        expected.append(env.step(actions[-1]))
+        observations = expected[-1][0]
     for _ in range(2):  # the second time without what the first left behind
         _set_state(other, pickle.loads(saved))
         for action, result in zip(actions, expected, strict=True):
             if not are_equal(other.step(action)[:4], result[:4]):  # infos may hold the time
                 raise _CannotSaveError("one that was saved and restored went on otherwise")
+
+
+def _drawing(env: Any) -> Callable[[np.ndarray], Any]:
+    """From the observations of environments side by side to random actions, of those that they allow."""
+    if not any(isinstance(layer, Masked) for layer in _layers(env)):
+        return lambda observations: env.action_space.sample()
+    choices = int(env.single_action_space.n)
+    return lambda observations: env.action_space.sample(mask=tuple(observations[:, :choices].astype(np.int8)))
 
 
 def are_equal(ours: Any, theirs: Any) -> bool:

@@ -21,11 +21,11 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
 from experiments.fast.learner import FastPPOTorchLearner
+from experiments.fast.networks.known import base_of
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import plain_policy
 from experiments.fast.ppo.batch import EpisodeArrays
 from experiments.fast.ppo.gradient import Rows
-from experiments.fast.preprocessing.modules import base_of
 from experiments.rllib.moving_averages import AverageModule, scaled_decay, standardised
 
 _LARGEST_RATIO = 100.0

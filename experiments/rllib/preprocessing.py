@@ -16,6 +16,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
+from experiments.fast.masks import Masked
 from experiments.fast.off_policy import FastOffPolicy
 from experiments.fast.preprocessing.modules import SETTINGS, Preprocessed, preprocessed
 from experiments.fast.preprocessing.moments import Gatherer, Sampled
@@ -51,7 +52,8 @@ def gatherer_of(runner: Any) -> Gatherer | None:
         return None
     preprocessing = runner.module.preprocessing
     observations, returns = preprocessing.of_observations is not None, preprocessing.of_returns is not None
-    return Gatherer(runner.config.gamma, observations, returns) if observations or returns else None
+    first = runner.module.num_actions if isinstance(runner.module, Masked) else 0
+    return Gatherer(runner.config.gamma, observations, returns, first) if observations or returns else None
 
 
 def keep_statistics(*, algorithm: Any, **kwargs: Any) -> None:

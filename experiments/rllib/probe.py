@@ -21,6 +21,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 
 from experiments.config.schema import EnvSettings
 from experiments.config.trial_config import TrialConfig
+from experiments.envs.masked import has_action_mask, sampled_action
 from experiments.rllib.building import build_algorithm_config, environment_of
 from experiments.rllib.made_environments import spaces
 
@@ -73,21 +74,28 @@ def _step_s(gym_id: str, arguments: str, num_envs: int) -> float:
         else gym.make(gym_id, disable_env_checker=True, **settings)
     )
     try:
-        made.reset(seed=0)
         made.action_space.seed(0)
+        observation, _ = made.reset(seed=0)
         actions = itertools.cycle([made.action_space.sample() for _ in range(64)])
-        ended = False
+        is_masked, ended = has_action_mask(made.observation_space), False
+        action: Any = None
 
         def step() -> None:
-            nonlocal ended
-            _, _, terminated, truncated, _ = made.step(next(actions))
+            nonlocal observation, ended
+            observation, _, terminated, truncated, _ = made.step(action)
             ended = not num_envs and bool(terminated or truncated)
 
-        def reset() -> None:
+        def prepare() -> None:
+            nonlocal observation, action
             if ended:
-                made.reset()
+                observation, _ = made.reset()
+            # to draw one takes as long as a step of CartPole
+            action = (
+                sampled_action(made.action_space, made.observation_space, observation) if is_masked else next(actions)
+            )
 
-        return _seconds_of(step, reset)
+        prepare()
+        return _seconds_of(step, prepare)
     finally:
         made.close()
 

@@ -11,6 +11,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
 from experiments.config.errors import ConfigurationError
+from experiments.fast.masks import MaskedDQNModule
 from experiments.fast.preprocessing.modules import PreprocessedDQNModule
 
 _SEQUENCES = "EpisodeReplayBuffer"
@@ -37,9 +38,14 @@ class PreprocessedRecurrentDQNModule(_OwnActions, PreprocessedDQNModule):
     """The same with preprocessing."""
 
 
+class MaskedRecurrentDQNModule(_OwnActions, MaskedDQNModule):
+    """The same with masks of actions."""
+
+
 _RECURRENT: dict[type[RLModule], type[RLModule]] = {
     DefaultDQNTorchRLModule: RecurrentDQNModule,
     PreprocessedDQNModule: PreprocessedRecurrentDQNModule,
+    MaskedDQNModule: MaskedRecurrentDQNModule,
 }
 
 
@@ -47,7 +53,7 @@ def make_recurrent(config: AlgorithmConfig, algorithm: str) -> None:
     """Prepare a configuration whose networks are recurrent: give it the module class that it needs.
 
     Args:
-        config: The algorithm's configuration with its model config, after preprocessing.
+        config: The algorithm's configuration with its model config, after preprocessing and masks.
         algorithm: The algorithm's name.
 
     Raises:

@@ -23,7 +23,7 @@ from gymnasium.wrappers.vector import DictInfoToList
 from experiments.config import own_modules
 from experiments.config.errors import ConfigurationError, reason_of
 from experiments.config.schema import EnvSettings
-from experiments.envs import checked
+from experiments.envs import checked, masked
 from experiments.rllib.environments import are_equal
 
 STEPS = 32
@@ -77,8 +77,8 @@ def rehearse(env: EnvSettings, any_actions: bool = True) -> Rehearsal:
 
     Args:
         env: The environment; of EnvPool, Gymnasium's of the same id.
-        any_actions: Whether its policy may take any action of the space; networks of a person's own may leave out some,
-            and what the environment then raises says nothing.
+        any_actions: Whether its policy may take any action that it allows; networks of a person's own may leave out
+            some, and what the environment then raises says nothing.
 
     Raises:
         ConfigurationError: It raises, or gives what it must not. Names what it gave and what is expected.
@@ -157,24 +157,28 @@ def _played(gym_id: str, env: Any, any_actions: bool) -> tuple[list[Any], bool]:
 
     def reset(**how: Any) -> None:
         result = _called(gym_id, f"reset({', '.join(how)})", lambda: env.reset(**how))
-        check(checked.why_wrong_reset(result, space), "reset")
+        check(checked.why_wrong_reset(result, space) or no_action(result[0]), "reset")
         given.append(copy.deepcopy(result[:1]))
 
     def check(wrong: str, what: str) -> None:
         if wrong:
             raise ConfigurationError(f"env.id={gym_id}: its {what} {wrong}.")
 
+    def no_action(observation: Any) -> str:
+        return masked.NO_ACTION if masked.allows_nothing(observation, space, env.action_space) else ""
+
     reset(seed=0)
     env.action_space.seed(0)
     for _ in range(STEPS):
-        action = env.action_space.sample()
+        action = masked.sampled_action(env.action_space, space, given[-1][0])
         try:
             result = _called(gym_id, "step", functools.partial(env.step, action))
         except ConfigurationError:
             if any_actions:
                 raise
             break
-        check(checked.why_wrong_step(result, space) or _not_finite(result), "step")
+        wrong = checked.why_wrong_step(result, space) or _not_finite(result)
+        check(wrong or ("" if result[2] else no_action(result[0])), "step")
         given.append(copy.deepcopy(result[:4]))
         if result[2] or result[3]:
             reset()

@@ -10,9 +10,7 @@ from gymnasium import spaces
 from experiments.config.errors import ConfigurationError
 from experiments.envs import flattened
 from experiments.planning.plan import Plan
-from experiments.planning.record import plan_record
 from experiments.planning.terminal import plan_lines
-from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import build_algorithm_config, environment_of
 from tests.support.drawn_spaces import trial_with
 from tests.support.suite import PlanOf
@@ -86,17 +84,6 @@ def test_the_plan_says_what_becomes_of_observations_and_actions(plan_of: PlanOf)
     filters = "++algorithm.rl_module.conv_filters=[[4,3,2]]"
     (picture,) = said_of(plan_with(plan_of, spaces.Discrete(2), spaces.Box(0, 1, (3, 12, 12), np.float32), filters))
     assert picture == "observations are pictures, 3 high, 12 wide, with 12 channels"
-
-
-@pytest.mark.parametrize("key", ["observations", "observation"])
-def test_a_mask_of_actions_that_is_not_applied_is_said_before_and_recorded_for_after(plan_of: PlanOf, key: str) -> None:
-    masked = spaces.Dict({key: VECTOR, "action_mask": spaces.MultiBinary(2)})
-    plan = plan_with(plan_of, spaces.Discrete(2), masked)
-    assert [said for said in said_of(plan) if said.startswith("its action_mask is not applied")]
-    assert plan_record(StudyTrials(plan))["unmasked"] == ["mine"]
-    assert "unmasked" not in plan_record(
-        StudyTrials(plan_with(plan_of, spaces.Discrete(2), spaces.Dict({key: VECTOR})))
-    )
 
 
 def test_actions_are_not_numbered_anew_around_a_vector_implementation(plan_of: PlanOf) -> None:

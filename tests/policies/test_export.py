@@ -32,6 +32,8 @@ PICTURES = (
     "env.vectorize_mode=sync",
     "++algorithm.rl_module.conv_filters=[[4,4,2],[8,3,2]]",
 )
+MASKED = ("env.id=masked_envs:masked/Ruled-v0", "env.vectorize_mode=sync", "env.env_config={start: 0}")
+"""It raises where an action is ruled out."""
 SEQUENCES = "++algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 1000}"
 POLICIES = {
     "ppo": ("algorithm=ppo", "env=cartpole", "preprocessing=symlog"),
@@ -53,8 +55,13 @@ POLICIES = {
     "appo": ("algorithm=appo", "env=pendulum"),
     "appo, several choices": ("algorithm=appo", "env.id=tiny_envs:tiny/Choices-v0", "env.vectorize_mode=sync"),
     "impala, pictures": ("algorithm=impala", *PICTURES, "preprocessing=none"),
+    "ppo, masked": ("algorithm=ppo", *MASKED, "preprocessing=normalize"),
+    "ppo, recurrent, masked": ("algorithm=ppo", *MASKED, *LSTM),
+    "appo, masked": ("algorithm=appo", *MASKED),
+    "dqn, masked": ("algorithm=dqn", *MASKED),
+    "dqn, distributional, masked": ("algorithm=dqn", *MASKED, "++algorithm.training.num_atoms=11"),
 }
-QUICK = ("ppo", "dqn")
+QUICK = ("ppo", "dqn", "ppo, masked", "dqn, masked")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +199,19 @@ def test_any_number_of_observations_at_once_gives_the_same_actions(plan_of: Plan
     alone = [int(session.run(None, {"observations": one[np.newaxis]})[0][0]) for one in observations]
     assert together.tolist() == alone
     assert {0, 1} == set(alone)
+
+
+def test_what_a_mask_rules_out_is_no_exported_action(plan_of: PlanOf, tmp_path: Path) -> None:
+    trial = plan_of(*SMALL, "algorithm=dqn", *MASKED[:2], "env.env_config={start: 3}").trials[0]
+    found = export_policy(policy_of(trial), tmp_path / "policy.onnx")
+    random, rows, choices = np.random.default_rng(0), np.arange(2000), int(found.metadata["action_mask"])
+    masks = random.integers(0, 2, (len(rows), choices))
+    masks[rows, random.integers(choices, size=len(rows))] = 1
+    observations = np.hstack([masks, random.normal(size=(len(rows), 3))]).astype(np.float32)
+    (actions,) = onnxruntime.InferenceSession(found.path).run(None, {"observations": observations})
+    chosen = actions - 3  # where the environment begins to count
+    assert masks[rows, chosen].all()
+    assert set(chosen) == set(range(choices))
 
 
 def test_stacked_frames_are_what_it_expects(plan_of: PlanOf, tmp_path: Path) -> None:

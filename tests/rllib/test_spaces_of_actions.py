@@ -16,6 +16,7 @@ from experiments.rllib.building import build_algorithm_config
 from tests.support.drawn_spaces import (
     ANYTHING,
     DRAWN_ACTIONS,
+    DRAWN_MASKS,
     DRAWN_OBSERVATIONS,
     ON_POLICY,
     TWO,
@@ -61,14 +62,18 @@ def share_taken(strategy: st.SearchStrategy[Drawn], examples: int) -> float:
     return sum(found) / len(found)
 
 
-@pytest.mark.parametrize("strategy", [DRAWN_ACTIONS, DRAWN_OBSERVATIONS], ids=["actions", "observations"])
+@pytest.mark.parametrize(
+    "strategy", [DRAWN_ACTIONS, DRAWN_OBSERVATIONS, DRAWN_MASKS], ids=["actions", "observations", "masks"]
+)
 def test_drawn_spaces_are_taken_by_every_part_or_refused(strategy: Any) -> None:
     assert 0.3 < share_taken(strategy, 15) < 1
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "strategy", [DRAWN_ACTIONS, DRAWN_OBSERVATIONS, ANYTHING], ids=["actions", "observations", "anything"]
+    "strategy",
+    [DRAWN_ACTIONS, DRAWN_OBSERVATIONS, DRAWN_MASKS, ANYTHING],
+    ids=["actions", "observations", "masks", "anything"],
 )
 def test_many_drawn_spaces_are_taken_by_every_part_or_refused(strategy: Any) -> None:
     assert 0 < share_taken(strategy, 300) < 1

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from hypothesis import strategies as st
 
 from experiments.config.trial_config import TrialConfig
+from experiments.envs import masked
 from experiments.fast.stepping import DirectSampler
 from experiments.policies.onnx_graph import _Policy, input_dtype
 from experiments.rllib.building import build_algorithm_config, networks_of, observed_environment_of
@@ -28,7 +29,7 @@ _PAIRS: list[tuple[gym.Space[Any], gym.Space[Any]]] = []
 
 class AnySpaces(gym.Env[Any, Any]):
     """Observations that are drawn, reward 1 a step; `taken` are the actions of all such environments
-    in this process.
+    in this process. Takes none that a mask rules out.
     """
 
     taken: list[Any] = []  # noqa: RUF012  # shared on purpose
@@ -39,14 +40,24 @@ class AnySpaces(gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.observation_space.seed(seed or 0)
-        return self.observation_space.sample(), {}
+        return self._observe(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action), (
             f"{action!r} ({getattr(action, 'dtype', type(action))}) is not in {self.action_space!r}"
         )
+        assert self._mask is None or self._mask[int(action) - int(self.action_space.start)], f"{action!r} is ruled out"
         self.taken.append(action)
-        return self.observation_space.sample(), 1.0, False, False, {}
+        return self._observe(), 1.0, False, False, {}
+
+    def _observe(self) -> Any:
+        """An observation, in which a mask that can be applied allows something."""
+        space, observation = self.observation_space, self.observation_space.sample()
+        self._mask = None
+        if masked.has_action_mask(space) and not masked.why_not(space, self.action_space):
+            self._mask = observation[masked.MASK]
+            self._mask[self.np_random.integers(len(self._mask))] = 1
+        return observation
 
 
 gym.register("drawn/Spaces-v0", entry_point=AnySpaces, max_episode_steps=4, disable_env_checker=True)
@@ -192,6 +203,15 @@ def _nested(parts: st.SearchStrategy[gym.Space[Any]]) -> st.SearchStrategy[gym.S
     return st.one_of(of(st.one_of(parts, of(parts))), others)
 
 
+def _masked(parts: st.SearchStrategy[gym.Space[Any]]) -> st.SearchStrategy[gym.Space[Any]]:
+    """A part, and a mask of the actions `TWO`."""
+    bits = [spaces.MultiBinary(2), spaces.Box(0, 1, (2,), np.int8), spaces.Box(0, 1, (2,), np.float32)]
+    names = st.sampled_from(["observations", "observation", "at"])
+    return st.builds(
+        lambda mask, name, part: spaces.Dict({masked.MASK: mask, name: part}), st.sampled_from(bits), names, parts
+    )
+
+
 _ACTIONS = st.one_of(_choices(), _floats([(1,), (2,), (), (2, 2)], [np.float32, np.float64]))
 _OTHER_ACTIONS = st.one_of(_integers([(2,), ()]), _floats([(2,)], [np.float16]))
 _VECTORS = st.one_of(_choices(), _floats([(3,), ()]), _integers([(3,), ()]))
@@ -214,6 +234,12 @@ DRAWN_OBSERVATIONS: st.SearchStrategy[Drawn] = st.tuples(
     st.sampled_from(["ppo", "dqn"]), st.just(TWO), st.one_of(_VECTORS, _nested(_VECTORS), _OTHER_OBSERVATIONS)
 )
 """Observations that are mostly taken."""
+DRAWN_MASKS: st.SearchStrategy[Drawn] = st.tuples(
+    st.sampled_from([*ON_POLICY, "dqn"]),
+    st.just(TWO),
+    _masked(st.one_of(_VECTORS, _nested(_VECTORS), _integers([(2, 2), (10, 10, 3)]))),
+)
+"""Observations beside a mask of actions that are mostly taken."""
 ANYTHING: st.SearchStrategy[Drawn] = st.tuples(
     st.sampled_from([*ON_POLICY, "dqn", "sac"]),
     st.one_of(_ACTIONS, _OTHER_ACTIONS, _nested(_ACTIONS)),

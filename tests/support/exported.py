@@ -38,9 +38,8 @@ def policy_of(trial: TrialConfig, seed: int = 7) -> Policy:
                 weights.zero_()  # biases, that would outweigh CartPole's small observations
     if isinstance(module, Preprocessed) and (running := module.preprocessing.of_observations) is not None:
         random = np.random.default_rng(0)
-        running.set_moments(
-            Moments(random.normal(0, 0.05, found[0].shape), random.uniform(0.01, 0.1, found[0].shape), 100.0)
-        )
+        shape = tuple(running.mean.shape)
+        running.set_moments(Moments(random.normal(0, 0.05, shape), random.uniform(0.01, 0.1, shape), 100.0))
     return Policy(trial, module.eval(), None, bool(config.normalize_actions), bool(config.clip_actions), 0)
 
 

@@ -14,10 +14,10 @@ from ray.rllib.core.distribution.torch.torch_distribution import (
 from ray.rllib.core.models.torch.heads import TorchMLPHead
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
+from experiments.fast.networks.known import base_of
 from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import plain_policy, policy_of
 from experiments.fast.networks.q import QNetworks
-from experiments.fast.preprocessing.modules import base_of
 
 Forward = Callable[[dict[str, Any]], dict[str, Any]]
 

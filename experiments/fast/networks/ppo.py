@@ -13,6 +13,8 @@ from ray.rllib.core.models.torch.heads import TorchFreeLogStdMLPHead, TorchMLPHe
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import nn
 
+from experiments.fast.masks import LEAST
+from experiments.fast.networks.known import base_of, mask_function, observations_function
 from experiments.fast.networks.perceptrons import (
     BranchedPerceptron,
     Gradients,
@@ -23,7 +25,6 @@ from experiments.fast.networks.perceptrons import (
     is_overridden,
     layers_of,
 )
-from experiments.fast.preprocessing.modules import base_of, observations_function
 
 _POLICY_HEADS = (TorchMLPHead, TorchFreeLogStdMLPHead)
 
@@ -74,7 +75,13 @@ def policy_of(module: Any, encoder: Any) -> Callable[[dict[str, Any]], dict[str,
     if layers is None:
         return None
     actor, seen, log_stds = forward_function(layers), observations_function(module), LogStds(module.pi)
-    return lambda batch: {Columns.ACTION_DIST_INPUTS: log_stds.complete(actor(seen(batch[Columns.OBS])))}
+    mask = mask_function(module)
+
+    def policy(batch: dict[str, Any]) -> dict[str, Any]:
+        observations = batch[Columns.OBS]
+        return {Columns.ACTION_DIST_INPUTS: mask(log_stds.complete(actor(seen(observations))), observations)}
+
+    return policy
 
 
 class LogStds:
@@ -160,15 +167,25 @@ class DefaultNetworks:
         usual = not hooked and all(p.dtype == torch.float32 and p.requires_grad for p in known)
         return usual and len(known) == len(parameters) and set(known) == set(parameters)
 
-    def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs of the action distribution [rows, inputs], and values [rows],
-        of observations [rows, ...] after preprocessing.
+    def forward(
+        self, observations: torch.Tensor, ruled_out: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs of the action distribution [rows, inputs], and values [rows].
+
+        Args:
+            observations: [rows, ...], after preprocessing.
+            ruled_out: Which actions must not be taken, [rows, inputs]; None: all are allowed.
         """
-        dist_inputs, values = self._networks.forward(observations)
-        return self._log_stds.complete(dist_inputs), values.squeeze(-1)
+        outputs, values = self._networks.forward(observations)
+        dist_inputs = self._log_stds.complete(outputs)
+        if ruled_out is not None:
+            dist_inputs = dist_inputs.masked_fill(ruled_out, LEAST)
+        return dist_inputs, values.squeeze(-1)
 
     def backward(self, of_dist_inputs: torch.Tensor, of_values: torch.Tensor) -> None:
-        """Compute the parameters' gradients from those of what `forward` returned last."""
+        """Compute the parameters' gradients from those of what `forward` returned last: of the inputs for actions that
+        were ruled out they are 0, as their probabilities are.
+        """
         self._networks.backward([self._log_stds.backward(of_dist_inputs), of_values.unsqueeze(-1)])
 
 

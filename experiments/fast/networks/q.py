@@ -11,6 +11,8 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
 from ray.rllib.core.models.torch.heads import TorchMLPHead
 
+from experiments.fast.masks import Masked
+from experiments.fast.networks.known import base_of, mask_function, observations_function
 from experiments.fast.networks.perceptrons import (
     BranchedPerceptron,
     Gradients,
@@ -21,7 +23,6 @@ from experiments.fast.networks.perceptrons import (
     is_overridden,
     layers_of,
 )
-from experiments.fast.preprocessing.modules import base_of, observations_function
 
 Tensor = torch.Tensor
 
@@ -50,6 +51,7 @@ class QNetworks:
 
     def __init__(self, module: DefaultDQNTorchRLModule) -> None:
         self._module, self._seen = module, observations_function(module)
+        self._mask = mask_function(module)
         self._heads = _heads_function(module, "")
         self._target_heads = _heads_function(module, "_target_") if hasattr(module, "_target_encoder") else None
         self._main: BranchedPerceptron | None = None
@@ -77,6 +79,8 @@ class QNetworks:
         epsilon = self._module.epsilon_schedule.get_current_value()
         allowed = (torch.nan_to_num(q_values, neginf=0.0) != 0.0).float()
         self._allowed.append(allowed)
+        if isinstance(self._module, Masked):  # at once: of NaN any action comes, be it ruled out
+            self.check_explored()
         # `torch.multinomial`, without its checks
         random = (allowed / torch.empty_like(allowed).exponential_(1)).argmax(dim=-1)
         chosen = torch.where(
@@ -92,10 +96,11 @@ class QNetworks:
         """Q values [B, actions], where actions that are ruled out have minus infinity."""
         heads = self._heads(self._seen(observations))
         q_values = _combine(heads)
-        if len(heads) == 1 or math.isfinite(q_values.sum().item()):
-            return q_values
-        advantages, value = heads
-        return advantages - torch.nan_to_num(advantages, neginf=torch.nan).nanmean(dim=-1, keepdim=True) + value
+        if len(heads) > 1 and not math.isfinite(q_values.sum().item()):
+            advantages, value = heads
+            mean = torch.nan_to_num(advantages, neginf=torch.nan).nanmean(dim=-1, keepdim=True)
+            q_values = advantages - mean + value
+        return self._mask(q_values, observations)
 
     def check_explored(self) -> None:
         """Check the Q values of all calls of `explore` since the last check.
@@ -125,7 +130,9 @@ class QNetworks:
         self._main = BranchedPerceptron(trunk, heads, gradients)
 
     def forward(self, batch: dict[str, Any]) -> QValues | None:
-        """As the module's `_forward_train`, of observations and next ones; None if not all values are finite."""
+        """As the module's `_forward_train`, of observations and next ones; None if not all values are finite,
+        but for those of next actions that are ruled out.
+        """
         assert self._main is not None and self._target_heads is not None
         observations, after = self._seen(batch[Columns.OBS]), self._seen(batch[Columns.NEXT_OBS])
         double = self._module.uses_double_q
@@ -134,7 +141,9 @@ class QNetworks:
         if not math.isfinite((q_values.sum() + target.sum()).item()):
             return None
         now, later = q_values.chunk(2) if double else (q_values, None)
-        return QValues(now, later, target)
+        next_observations = batch[Columns.NEXT_OBS]
+        later = None if later is None else self._mask(later, next_observations)
+        return QValues(now, later, self._mask(target, next_observations))
 
     def backward(self, actions: Tensor, gradient: Tensor) -> None:
         """Compute the parameters' gradients, given that of the last Q values `now` of the actions.

@@ -12,6 +12,7 @@ from ray.rllib.core.distribution.torch.torch_distribution import TorchSquashedGa
 from ray.rllib.core.models.torch.encoder import TorchMLPEncoder
 from ray.rllib.core.models.torch.heads import TorchMLPHead
 
+from experiments.fast.networks.known import base_of, observations_function
 from experiments.fast.networks.perceptrons import (
     Gradients,
     Layers,
@@ -24,7 +25,6 @@ from experiments.fast.networks.perceptrons import (
 )
 from experiments.fast.networks.ppo import LogStds
 from experiments.fast.networks.squashed import Reparameterised, sample_and_logp
-from experiments.fast.preprocessing.modules import base_of, observations_function
 
 Tensor = torch.Tensor
 

@@ -12,7 +12,9 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 from experiments.fast.ppo.gradient import PolicyGradient, Rows
 
 SEEN = "observations_seen"
-"""Column of a batch: its observations after preprocessing, where these are not the same."""
+"""Column of a batch: its observations as the networks see them, where these are not the same."""
+RULED_OUT = "actions_ruled_out"
+"""Column of a batch: which actions its observations rule out, where these have a mask."""
 
 
 class PPOLoss:
@@ -50,6 +52,7 @@ class PPOLoss:
         weights = spread(1.0)
         columns = self.policy.columns(block, weights, None if self._kl_coeff is None else spread(self._kl_coeff))
         columns |= {"observations": block.get(SEEN, block[Columns.OBS]), "targets": block[Postprocessing.VALUE_TARGETS]}
+        columns |= {RULED_OUT: block[RULED_OUT]} if RULED_OUT in block else {}
         return columns | {"of_vf_loss": weights * self.config.vf_loss_coeff}
 
     def of_values(self, predictions: torch.Tensor, columns: Rows) -> torch.Tensor:

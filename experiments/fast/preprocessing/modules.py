@@ -8,7 +8,6 @@ Each of RLlib's entry points that is given observations is preceded by the trans
 networks see the same transformed observations as the networks that they follow.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -42,9 +41,14 @@ class Preprocessed(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type 
         super().setup()
         self.preprocessing = Preprocessing(self.observation_space.shape, **self.model_config[SETTINGS])
 
+    def observations_function(self) -> Function:
+        """The function from observations to what the networks see of them; statistics may change, in place."""
+        return self.preprocessing.observations_function()
+
     def seen(self, batch: Batch, *columns: str) -> Batch:
         """A batch with its observations transformed: those in these columns, or the present ones."""
-        transformed = {column: self.preprocessing.observations(batch[column]) for column in columns or (Columns.OBS,)}
+        function = self.observations_function()
+        transformed = {column: function(batch[column]) for column in columns or (Columns.OBS,)}
         return {**batch, **transformed}
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -128,29 +132,3 @@ _MODULES: dict[type[RLModule], type[RLModule]] = {
 def preprocessed(module_class: type[RLModule]) -> type[RLModule] | None:
     """One of RLlib's default classes with preprocessing; None if it is no default class."""
     return _MODULES.get(module_class)
-
-
-def is_stock(module: RLModule, default: type[RLModule]) -> bool:
-    """True if a module is one of RLlib's default class, or the same with preprocessing, and not derived from either."""
-    return type(module) in (default, _MODULES[default])
-
-
-def base_of(module: RLModule, default: type[RLModule]) -> type[RLModule]:
-    """The class that a module has its entry points from, if it has none of its own: RLlib's default one,
-    or the same with preprocessing.
-    """
-    return _MODULES[default] if isinstance(module, Preprocessed) else default
-
-
-def observations_function(module: RLModule) -> Callable[[torch.Tensor], torch.Tensor]:
-    """From observations to what a module's networks see of them: as `Preprocessing.observations_function`;
-    nothing changes without one.
-    """
-    function: Function = (
-        module.preprocessing.observations_function() if isinstance(module, Preprocessed) else _unchanged
-    )
-    return function
-
-
-def _unchanged(values: torch.Tensor) -> torch.Tensor:
-    return values

@@ -72,15 +72,17 @@ class Gatherer:
         gamma: Discount per step.
         observations: Whether moments of observations are wanted.
         rewards: Whether moments of discounted returns are wanted.
+        first: Index of the first part of an observation that counts: before it is a mask of actions.
 
     Attributes:
         episodes: Id of an episode that goes on to its discounted return so far:
             part of the state of a runner's environments.
     """
 
-    def __init__(self, gamma: float, observations: bool, rewards: bool) -> None:
+    def __init__(self, gamma: float, observations: bool, rewards: bool, first: int = 0) -> None:
         self.episodes: dict[str, float] = {}
         self._gamma, self._wants_observations, self._wants_rewards = gamma, observations, rewards
+        self._first = first
         self._observations: list[Sequence[Any]] = []
         self._returns: list[float] = []
 
@@ -110,7 +112,7 @@ class Gatherer:
         observations, returns = self._observations, self._returns
         self._observations, self._returns = [], []
         return Sampled(
-            Moments.of(np.concatenate(observations)) if observations else None,
+            Moments.of(np.concatenate(observations)[..., self._first :]) if observations else None,
             Moments.of(returns) if returns else None,
         )
 
