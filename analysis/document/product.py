@@ -3,8 +3,8 @@
 import pandas as pd
 
 from analysis.plots.text import short_setting
-from analysis.questions.labels import code, interval_of, listed, percent, time_shown
-from analysis.questions.product import LAYOUT, Product
+from analysis.questions.labels import code, interval_of, listed, percent, shown, time_shown
+from analysis.questions.product import LAYOUT, STALENESS, Product
 from analysis.questions.runners import RUNNERS
 from analysis.stats.goodput import INTERVAL, NEAR
 from experiments.contract.words import plural
@@ -12,6 +12,8 @@ from experiments.contract.words import plural
 SETTINGS = "learning settings, layout"
 MORE_STEPS = 1.1
 """Times the env steps from which on they are named as the reason."""
+_AS_FRESH = 0.1
+"""Updates by which samples may be older than the freshest, and are called as fresh."""
 
 
 def of_layouts(product: Product, chosen: str) -> str:
@@ -35,8 +37,13 @@ def of_layouts(product: Product, chosen: str) -> str:
     return f"Other layouts (runners x environments of each) are predicted to take {listed(told)}."
 
 
-def sentences(product: Product) -> list[str]:
-    """What was learned and measured, what is the soonest by both, and whether that is borne out: Markdown."""
+def sentences(product: Product, chosen: str = "") -> list[str]:
+    """What was learned and measured, what is the soonest by both, and whether that is borne out: Markdown.
+
+    Args:
+        product: Of a search.
+        chosen: The configuration that is recommended; "": the soonest.
+    """
     table = product.table
     best, near = table.iloc[0], table[table["is_near"]]
     several = f"; expected within {percent(NEAR)} of it: {len(near) - 1} more" if len(near) > 1 else ""
@@ -45,12 +52,28 @@ def sentences(product: Product) -> list[str]:
         f"{plural(product.num_rounds, 'measurement')} of {plural(table[LAYOUT].nunique(), 'layout')}, alone. The time "
         f"to target is their product for all {len(table)} configurations."
     )
+    own = product.row(chosen) if chosen else None
     return [
         f"The soonest by env steps to target times seconds an env step: {_named(product, best)}, {_time(best)} "
         f"({percent(INTERVAL)} interval), with a probability of {percent(float(best['p_best']))}{several}.",
+        *_staleness(product, best if own is None else own),
         *_checks(product.checked),
         learned,
     ]
+
+
+def _staleness(product: Product, row: pd.Series) -> list[str]:
+    """How old the samples of a configuration are, and what that costs, a sentence; none where all are as old."""
+    if STALENESS not in row:
+        return []
+    own, least = float(row[STALENESS]), float(row[f"least_{STALENESS}"])
+    told = f"Samples of {_named(product, row)} are {own:.2g} updates old when they are learned from"
+    if own - least < _AS_FRESH:
+        return [f"{told}, as fresh as in any layout."]
+    times = interval_of(row, "times_env_steps")
+    cost = f"{shown(times, '.2g')} times the env steps of samples {least:.2g} updates old, as in the freshest layout"
+    unsure = ": whether they cost any cannot be told yet" if times.low <= 1 <= times.high else ""
+    return [f"{told}, which takes {cost}{unsure}."]
 
 
 def _checks(checked: pd.DataFrame) -> list[str]:

@@ -82,7 +82,7 @@ def product(study: Study, evidence: Evidence) -> Section | None:
         drawn = figure_of(factors.panels(settings, config, SETTINGS))
         what = "The same of every learning rate and batch that was tried, in the layout in which each is the soonest."
         figures.append(Drawn("learning-settings", drawn, f"{what} {_predicted(study, settings)}"))
-    return Section("product", "What reaches the target soonest", tuple(sentences(found)), tuple(figures))
+    return Section("product", "What reaches the target soonest", tuple(sentences(found, config)), tuple(figures))
 
 
 def _predicted(study: Study, rows: pd.DataFrame) -> str:

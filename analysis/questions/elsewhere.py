@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.questions.prediction import Target, predict
 from analysis.questions.product import BATCH, Factors, layout_name
 from analysis.questions.runners import ENVS, RUNNERS, total_envs
-from analysis.stats.goodput import INTERVAL
+from analysis.stats.goodput import INTERVAL, Learned, Measured, law_of_staleness
 from analysis.stats.interval import Array
 
 
@@ -51,9 +51,11 @@ def elsewhere(
 ) -> pd.DataFrame:
     """The time to the target of every learning setting in every layout that a machine has room for: predicted.
 
-    Env steps are those that were learned, with more environments where there are more runners. Throughput is what was
-    measured, or that of `prediction.predict`: a range where more runners are asked for than were measured, from none of
-    the further ones helping to the serial part alone. A machine's own speed rescales both.
+    Env steps are those that were learned, with more environments where there are more runners, and older samples where
+    these sample while the learner learns: as old as was measured in the layout, or in proportion to its environments.
+    Throughput is what was measured, or that of `prediction.predict`: a range where more
+    runners are asked for than were measured, from none of the further ones helping to the serial part alone. A
+    machine's own speed rescales both.
 
     Args:
         factors: What a search learned and measured apart.
@@ -85,7 +87,8 @@ def elsewhere(
             for cell, times in zip(factors.cells.to_dict("records"), of_learning, strict=True)
         ]
     table = pd.DataFrame(rows)
-    steps = np.exp(factors.env_steps.draws(factors.place(table), np.random.default_rng(0)))
+    learned = factors.env_steps
+    steps = np.exp(learned.draws(_places(factors, table, learned, factors.throughput), np.random.default_rng(0)))
     few, middle, many = np.quantile(steps, [(1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2], axis=0)
     start_s = factors.start_s(table[RUNNERS])
     table["num_envs"] = total_envs(table)
@@ -93,6 +96,23 @@ def elsewhere(
     table["minutes_high"] = (start_s + many / table["slowest"]) / 60
     table["minutes"] = (start_s + middle / np.sqrt(table["fastest"] * table["slowest"])) / 60
     return table.sort_values("minutes", kind="stable", ignore_index=True)
+
+
+def _places(factors: Factors, table: pd.DataFrame, learned: Learned, measured: Measured) -> Array:
+    """As `Learned.place`, with staleness where that is known of what was learned."""
+    if learned.num_common == 1 or measured.staleness is None:
+        return factors.place(table)
+
+    def design(frame: pd.DataFrame) -> Array:
+        return np.column_stack([np.ones(len(frame)), total_envs(frame) / frame[BATCH].astype(float)])
+
+    staleness = np.log10(1 + law_of_staleness(design(factors.rounds), measured.staleness, design(table)))
+    names = {(row[RUNNERS], row[ENVS]): layout_name(row) for row in factors.rounds.to_dict("records")}
+    layouts = [names.get((row[RUNNERS], row[ENVS]), "") for row in table.to_dict("records")]
+    here = np.array([name != "" for name in layouts])
+    own, names_here = table[here], [name for name in layouts if name]
+    staleness[here] = measured.log_staleness_at(names_here, own[BATCH].to_numpy(float), factors.works(own))
+    return np.column_stack([factors.place(table), staleness])
 
 
 def _throughput(

@@ -8,13 +8,23 @@ import pandas as pd
 
 from analysis.evidence import Evidence, conclusive, once, replicates
 from analysis.questions.runners import ENVS, RUNNERS, total_envs
-from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, longest_start, predicted
+from analysis.stats.goodput import (
+    Candidates,
+    Learned,
+    Measured,
+    Predicted,
+    Spread,
+    log_staleness,
+    longest_start,
+    predicted,
+)
 from analysis.stats.interval import Array, Interval
 from analysis.stats.moderated import moderated_intervals
 from experiments.contract import is_work
 
 BATCH, MODE = "train_batch_size_total", "vectorize_mode"
 LAYOUT = "layout"
+STALENESS = "staleness_updates"
 _OF_LAYOUT = (RUNNERS, ENVS, MODE)
 _NORMAL_90 = 1.645
 
@@ -30,6 +40,9 @@ class Product:
             what share it is expected to take longer than the soonest; `is_near`, whether it is expected to be about as
             soon; `num_seeds` that its learning settings were trained with in any layout, and `num_reached`, those of
             them that held the target; and `config`, its name, "" where it was not trained.
+            Where samples are older the busier runners are: `staleness_updates` between the policy that samples and the
+            one that learns; `least_staleness_updates`, in the layout where these are fewest; and `times_env_steps` with
+            a 90% interval, how many times the env steps it takes for that.
         checked: A row for each configuration that was confirmed: `config`; `minutes` with a 90% interval, as predicted
             without these seeds; `measured` with a 95% one; and `holds`, whether they differ by no more than chance.
         num_learned: Trials that env steps are learned from, those that confirm among them.
@@ -84,16 +97,21 @@ class Factors:
     @property
     def env_steps(self) -> Learned:
         """Env steps to target."""
-        steps = self.learned["env_steps_to_target"].where(self.learned["status"] == "finished")
-        return Learned.of(self.place(self.learned), steps.fillna(self.learned["budget_env_steps"]).to_numpy(float))
+        learned, staleness = self.learned, None
+        if self.throughput.staleness is not None:
+            alike = learned["config"].astype(str) + " " + learned["phase"].astype(str)
+            staleness = log_staleness(_staleness(learned), alike.tolist())
+        steps = learned["env_steps_to_target"].where(learned["status"] == "finished")
+        return Learned.of(self.place(learned), steps.fillna(learned["budget_env_steps"]).to_numpy(float), staleness)
 
     @property
     def throughput(self) -> Measured:
-        """Env steps/s."""
+        """Env steps/s, and of an algorithm that samples while it learns the staleness of its samples."""
         rounds = self.rounds
         names = [layout_name(row) for row in rounds.to_dict("records")]
         speeds = rounds["env_steps_per_s"].to_numpy(float)
-        return Measured.of(names, rounds[BATCH].to_numpy(float), speeds, self.works(rounds))
+        batches = rounds[BATCH].to_numpy(float)
+        return Measured.of(names, batches, speeds, self.works(rounds), _staleness(rounds))
 
     @property
     def plain_rounds(self) -> pd.DataFrame:
@@ -107,7 +125,7 @@ class Factors:
         return [" ".join(f"{axis}={row[axis]:g}" for axis in named) for row in frame.to_dict("records")]
 
     def place(self, frame: pd.DataFrame) -> Array:
-        """Rows with `axes`, runners and environments of each, as `Learned.place` has them."""
+        """Rows with `axes`, runners and environments of each, as `Learned.place` has them without staleness."""
         columns = [*(frame[axis].astype(float) for axis in self.axes), total_envs(frame)]
         return np.asarray(np.log10(np.column_stack(columns)))
 
@@ -115,6 +133,12 @@ class Factors:
         """Seconds before training, by the runners."""
         starts = zip(self.rounds[RUNNERS].astype(int), self.rounds["start_s"].fillna(0.0), strict=True)
         return longest_start([int(count) for count in runners], [(count, float(s)) for count, s in starts])
+
+
+def _staleness(runs: pd.DataFrame) -> Array:
+    """Of trials, NaN where they have none."""
+    of_runs = runs[STALENESS] if STALENESS in runs else np.full(len(runs), np.nan)
+    return np.asarray(of_runs, dtype=float)
 
 
 def factors_of(evidence: Evidence, with_confirmed: bool = True) -> Factors | None:
@@ -170,19 +194,41 @@ def _predicted(factors: Factors, named: pd.DataFrame) -> pd.DataFrame:
     layouts = factors.rounds[[*_OF_LAYOUT]].drop_duplicates()
     cells = factors.cells.merge(layouts, how="cross")
     start_s = factors.start_s(cells[RUNNERS])
-    found = predicted(
-        Candidates(
-            factors.place(cells),
-            cells[BATCH].to_numpy(float),
-            [layout_name(row) for row in cells.to_dict("records")],
-            start_s,
-            factors.works(cells),
-        ),
-        factors.env_steps,
-        factors.throughput,
-        np.random.default_rng(0),
+    candidates = Candidates(
+        factors.place(cells),
+        cells[BATCH].to_numpy(float),
+        [layout_name(row) for row in cells.to_dict("records")],
+        start_s,
+        factors.works(cells),
     )
-    return _table(factors, cells, found, named, start_s)
+    learned, measured = factors.env_steps, factors.throughput
+    found = predicted(candidates, learned, measured, np.random.default_rng(0))
+    table = _table(factors, cells, found, named, start_s)
+    if learned.num_common > 1:
+        table = table.join(_cost_of_staleness(factors, cells, candidates.places(learned, measured), learned))
+    return table.iloc[found.order].reset_index(drop=True)
+
+
+def _cost_of_staleness(factors: Factors, cells: pd.DataFrame, places: Array, learned: Learned) -> pd.DataFrame:
+    """How old the samples of configurations are, and what that costs in env steps, against samples as old as in the
+    layout where they are least so: the columns of `Product.table`.
+    """
+    logs = pd.Series(places[:, -1], cells.index)
+    least = logs.groupby([cells[axis] for axis in factors.axes]).transform("min")
+    freshest = np.column_stack([places[:, :-1], least])
+    each, which = np.unique(np.vstack([places, freshest]), axis=0, return_inverse=True)
+    draws = learned.draws(each, np.random.default_rng(0))[:, which.ravel()]
+    times = Spread.of(np.exp(draws[:, : len(cells)] - draws[:, len(cells) :]))
+    return pd.DataFrame(
+        {
+            STALENESS: 10**logs - 1,
+            f"least_{STALENESS}": 10**least - 1,
+            "times_env_steps": times.median,
+            "times_env_steps_low": times.low,
+            "times_env_steps_high": times.high,
+        },
+        index=cells.index,
+    )
 
 
 def layout_name(row: Mapping[Hashable, object]) -> str:
@@ -207,7 +253,7 @@ def _table(
         seeds = trials.groupby([*axes], observed=True)["seed"].nunique().rename(name)
         table = table.join(seeds, on=[*axes]).fillna({name: 0})
     table["config"] = [names.get(key, "") for key in table[keys].itertuples(index=False, name=None)]
-    return table.iloc[found.order].reset_index(drop=True)
+    return table
 
 
 def _called(row: dict[str, object], with_mode: bool) -> str:

@@ -90,6 +90,10 @@ METRICS: dict[str, str] = {
     ),
     "final/env_steps_per_s": "env steps per training second over the trial, warm-up left out",
     "final/trained_steps_per_s": "steps that the learner consumed per training second, likewise",
+    "final/staleness_updates": (
+        "updates between the policy that sampled and the one that learned, mean over the trial's updates; "
+        "of algorithms that sample while they learn"
+    ),
     "final/disturbed_share": (
         "share of a throughput's seconds in which others used more of the machine than the measurement allows"
     ),

@@ -35,6 +35,8 @@ class ResolvedPoint:
         suite: The settings, with every count, the report grid and the spacing of the checkpoints.
         rules: Setting of `training` to the rule that its number comes from.
         generation: Generation of a population, at whose end it stops; None in other studies.
+        staleness: Training batches for which its samples wait in a search that measures what that costs, beside those
+            of its point.
     """
 
     label: str
@@ -43,6 +45,7 @@ class ResolvedPoint:
     suite: SuiteConfig
     rules: Mapping[str, str] = field(default_factory=dict)
     generation: int | None = None
+    staleness: int = 0
 
     def trial(self, seed: int, repeat: int = 0, phase: str = FIXED) -> TrialConfig:
         """Its trial with a seed."""
@@ -57,6 +60,11 @@ class ResolvedPoint:
     def layout(self) -> Layout:
         """The processes of a trial."""
         return layout_of(self.suite.algorithm)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if it trains as its point says: a joint search measures throughput too, and makes samples wait."""
+        return self.suite.measurement is None and not self.staleness
 
 
 @dataclass(frozen=True, kw_only=True)

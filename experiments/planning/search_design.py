@@ -29,8 +29,9 @@ from experiments.config.trial_config import LAYOUT, TRAINING
 from experiments.contract import FIXED, NAMED_AXES, is_work
 from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
+from experiments.rllib.algorithms import updates_of_batch
 from experiments.search.comparing import Comparing
-from experiments.search.joint import Candidate, Joint
+from experiments.search.joint import STALENESS, Candidate, Joint
 from experiments.search.population import Population
 from experiments.search.racing import Racing
 from experiments.search.strategy import Confirming, Listed, Strategy, key_of
@@ -73,7 +74,15 @@ class SearchDesign:
         proposals: Strategy
         if isinstance(search, JointSearch):
             own = len(suite.seeds)
-            joint = Joint(self._candidates, self.base, seeds[:own], search.rounds, seeds[own:], suite.objectives)
+            joint = Joint(
+                self._candidates,
+                self.base,
+                seeds[:own],
+                search.rounds,
+                seeds[own:],
+                suite.objectives,
+                updates_of_batch(suite.algorithm),
+            )
             return Confirming(joint, self.base, suite.confirmation.top, suite.confirmation.seeds, alone=True)
         if isinstance(pbt := suite.scheduler, Pbt):
             axes, ends = parse_space(suite.study.space), self.generation_ends()
@@ -108,7 +117,7 @@ class SearchDesign:
     @cached_property
     def _candidates(self) -> list[Candidate]:
         """What a joint search chooses from."""
-        by_point = {key_of(c.point): c for c in self.known if c.suite.measurement is None}
+        by_point = {key_of(c.point): c for c in self.known if c.is_plain}
         return [
             Candidate(
                 point,
@@ -131,6 +140,20 @@ class SearchDesign:
         plain = replace(suite, search=GridSearch(), objective=ObjectiveSettings(), hardware=hardware)
         label = f"{configuration.label}, speed"
         return replace(configuration, label=label, suite=replace(plain, measurement=self.suite.search.measurement))
+
+    def delayed(self, configuration: Configuration, staleness: int) -> Configuration:
+        """A configuration as a joint search trains it on older samples.
+
+        Args:
+            configuration: Of an algorithm whose training batches can wait.
+            staleness: Batches for which they wait, beside those for which they do.
+        """
+        algorithm = configuration.suite.algorithm
+        training = algorithm["training"]
+        waits = {STALENESS: training.get(STALENESS, 0) + staleness}
+        suite = replace(configuration.suite, algorithm={**algorithm, "training": {**training, **waits}})
+        label = f"{configuration.label} {STALENESS}={waits[STALENESS]}"
+        return replace(configuration, label=label, suite=suite, staleness=staleness)
 
     @property
     def num_compared(self) -> int:

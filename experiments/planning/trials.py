@@ -10,6 +10,7 @@ from experiments.contract import CONFIRM, SEARCH, THROUGHPUT, of_generation
 from experiments.planning.configuration import Configuration
 from experiments.planning.memory import like
 from experiments.planning.plan import Plan
+from experiments.search.joint import STALENESS
 from experiments.search.strategy import Ask
 
 
@@ -69,9 +70,10 @@ class StudyTrials:
         assert search is not None
         if ask.phase == THROUGHPUT:
             return search.measured(self._configuration(replace(ask, phase=SEARCH)))
+        if staleness := ask.note.get(STALENESS):
+            return search.delayed(self._configuration(replace(ask, note={})), staleness)
         for known in (*self.configurations, *self.plan.configurations):
-            measured = known.suite.measurement is not None
-            if known.point == ask.point and known.generation == generation and not measured:
+            if known.point == ask.point and known.generation == generation and known.is_plain:
                 return known
         found = like(search.resolver.configuration(ask.point), self.plan.configurations, self.plan.cluster)
         if generation is None:

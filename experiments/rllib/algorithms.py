@@ -12,6 +12,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import TrialConfig
+from experiments.rllib.old_samples import WaitingConfig
 
 _Class = TypeVar("_Class")
 
@@ -44,6 +45,24 @@ def class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
 def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
     """True if the algorithm samples while it learns (IMPALA, APPO), and so needs a runner actor."""
     return issubclass(config_class(algorithm), IMPALAConfig)
+
+
+def updates_of_batch(algorithm: Mapping[str, Any]) -> int | None:
+    """Updates from each training batch, of an algorithm whose batches can be made to wait (`old_samples.py`); None of
+    others. APPO's learner takes a batch several times (`CircularBuffer` in RLlib's algorithms/appo/utils.py).
+
+    Args:
+        algorithm: The algorithm's settings.
+    """
+    kind = config_class(algorithm)
+    if not issubclass(kind, WaitingConfig):
+        return None
+    training, defaults = algorithm["training"], kind()
+
+    def given(name: str, otherwise: Any) -> Any:
+        return training.get(name, getattr(defaults, name, otherwise))
+
+    return int(given("circular_buffer_iterations_per_batch", 1)) if given("use_circular_buffer", False) else 1
 
 
 def promises_bits(trial: TrialConfig) -> bool:

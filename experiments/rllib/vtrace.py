@@ -16,6 +16,8 @@ from ray.rllib.algorithms.appo.torch.appo_torch_learner import APPOTorchLearner
 from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
 from ray.rllib.core.columns import Columns
 
+from experiments.rllib.old_samples import WaitingAPPO, WaitingConfig, WaitingIMPALA
+
 _CERTAIN = 1e3
 """Logarithm of a behaviour policy's probability that makes every ratio to it zero."""
 
@@ -41,16 +43,22 @@ class BootstrappingAPPOLearner(_Bootstrapping, APPOTorchLearner):  # type: ignor
     """APPO's."""
 
 
-class IMPALAConfig(impala.IMPALAConfig):  # type: ignore[misc]
-    """RLlib's, with the learner above."""
+class IMPALAConfig(WaitingConfig, impala.IMPALAConfig):  # type: ignore[misc]
+    """RLlib's, with the learner above, and samples that may wait."""
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class=algo_class or WaitingIMPALA)
 
     def get_default_learner_class(self) -> type:
         """As RLlib's, for torch."""
         return BootstrappingIMPALALearner
 
 
-class APPOConfig(appo.APPOConfig):  # type: ignore[misc]
-    """RLlib's, with the learner above."""
+class APPOConfig(WaitingConfig, appo.APPOConfig):  # type: ignore[misc]
+    """RLlib's, with the learner above, and samples that may wait."""
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class=algo_class or WaitingAPPO)
 
     def get_default_learner_class(self) -> type:
         """As RLlib's, for torch."""

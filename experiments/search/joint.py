@@ -1,12 +1,13 @@
 """Learning rate, batch and layout together: what learns is run side by side, what is fast is measured alone."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from typing_extensions import override
 
-from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, longest_start, predicted
+from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, log_staleness, longest_start, predicted
 from analysis.stats.interval import Array
 from experiments.config.space import Point
 from experiments.contract import FINISHED, THROUGHPUT
@@ -17,9 +18,13 @@ HARDLY = 0.01
 SURE = 0.03
 """Expected regret of the soonest, a share of its time, at which no more seeds are needed; see `benchmarks goodput`."""
 ELSEWHERE = 2
-"""Learning settings, the best, that are trained with another number of environments as well."""
+"""Learning settings, the best, that are trained with another number of environments as well, and on older samples."""
 OTHER_BATCHES = 4
 """One of so many layouts is measured at the smallest and the largest batch, the others at the base's."""
+STALENESS = "staleness"
+"""Of a trial's note: training batches for which its samples wait, beside those of its configuration."""
+_UPDATES = "staleness_updates"
+"""Of an outcome: updates between the policy that sampled and the one that learned, mean over the trial."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,9 @@ class Joint(Strategy):
 
     First every layout is measured, alone, in rounds of random order. Then learning settings are trained side by side in
     the layout of fewest processes, with all of the study's seeds. The best are trained with another number of
-    environments too, since layouts differ in these. Then what may still be the soonest gets more seeds, one by one,
-    until the expected regret of the best is small.
+    environments too, since layouts differ in these; and of an algorithm that samples while it learns on older samples,
+    as old as in the layout where they are oldest. Then what may still be the soonest gets more seeds, one by one, until
+    the expected regret of the best is small.
     `analysis/stats/goodput.py` has the product.
 
     Attributes:
@@ -74,6 +80,7 @@ class Joint(Strategy):
         rounds: int,
         more_seeds: Sequence[int] = (),
         objectives: Sequence[str] = ("minutes_to_target",),
+        updates_of_batch: int | None = None,
     ) -> None:
         """Look for the soonest.
 
@@ -84,9 +91,12 @@ class Joint(Strategy):
             rounds: Measurements of each layout.
             more_seeds: Seeds for what is not decided by then.
             objectives: The study's: minutes, or their cost, which is the same for all on one machine.
+            updates_of_batch: Updates from a training batch, of an algorithm whose batches can be made to wait; None of
+                others.
         """
         super().__init__(objectives)
         self._candidates, self._seeds, self._more = tuple(candidates), tuple(seeds), tuple(more_seeds)
+        self._updates_of_batch = updates_of_batch
         self._of = {key_of(c.point): c for c in candidates}
         fewest = min(c.num_env_runners for c in candidates)
         simplest = [c for c in candidates if c.num_env_runners == fewest]
@@ -113,7 +123,8 @@ class Joint(Strategy):
     @override
     def most_trials(self) -> int:
         num_seeds, elsewhere = len(self._seeds), min(ELSEWHERE, len(self._other_cells))
-        return len(self._rounds) + len(self._cells) * (num_seeds + len(self._more)) + elsewhere * num_seeds
+        older = 0 if self._updates_of_batch is None else min(ELSEWHERE, len(self._cells))
+        return len(self._rounds) + len(self._cells) * (num_seeds + len(self._more)) + (elsewhere + older) * num_seeds
 
     @property
     def num_learning(self) -> int:
@@ -178,11 +189,38 @@ class Joint(Strategy):
             self._planned += self._rounds
         elif stage == 1:
             self._planned += [Ask(point, seed) for seed in self._seeds for point in self._cells.values()]
-        elif stage == 2 and (best := [c for c in self._soonest() if c in self._other_cells][:ELSEWHERE]):
-            self._planned += [Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in best]
+        elif stage == 2 and (asks := self._of_the_best()):
+            self._planned += asks
         elif self._left and (found := self.predicted()) is not None and found.regret.min() > SURE:
             seed = self._left.pop(0)
             self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful(found)]
+
+    def _of_the_best(self) -> list[Ask]:
+        """The best learning settings with another number of environments, and on older samples."""
+        best = list(self._soonest())
+        elsewhere = [cell for cell in best if cell in self._other_cells][:ELSEWHERE]
+        older = {cell: batches for cell in best[:ELSEWHERE] if (batches := self._batches_to_wait(cell))}
+        return [
+            *(Ask(self._other_cells[cell], seed) for seed in self._seeds for cell in elsewhere),
+            *(
+                Ask(self._cells[cell], seed, note={STALENESS: batches})
+                for seed in self._seeds
+                for cell, batches in older.items()
+            ),
+        ]
+
+    def _batches_to_wait(self, cell: tuple[float, ...]) -> int:
+        """Training batches for which the samples of learning settings have to wait until they are as old as in the
+        layout where they are oldest, one at least; 0 where they cannot wait, or nothing is known of how old they are.
+        """
+        throughput, trained = self._throughput(), [o for _, c, o in self._trained() if c.learning == cell]
+        now = [o.values[_UPDATES] for o in trained if _UPDATES in o.values]
+        if self._updates_of_batch is None or throughput.staleness is None or not now:
+            return 0
+        own = [c for c in self._measurable if c.learning == cell]
+        layouts, batches, works = [c.layout for c in own], _array([c.batch for c in own]), [c.work for c in own]
+        oldest = 10 ** float(throughput.log_staleness_at(layouts, batches, works).max()) - 1
+        return max(1, math.ceil((oldest - float(np.mean(now))) / self._updates_of_batch))
 
     def _hopeful(self, found: Predicted) -> list[tuple[float, ...]]:
         """The learning settings that may still be the soonest."""
@@ -220,15 +258,36 @@ class Joint(Strategy):
     def _measured(self) -> list[tuple[Candidate, Outcome]]:
         return [(c, o) for ask, c, o in self._told() if ask.phase == THROUGHPUT and o.status == FINISHED]
 
+    def _trained(self) -> list[tuple[Ask, Candidate, Outcome]]:
+        return [(ask, c, o) for ask, c, o in self._told() if ask.phase != THROUGHPUT]
+
+    def _throughput(self) -> Measured:
+        measured = self._measured()
+        return Measured.of(
+            [c.layout for c, _ in measured],
+            _array([c.batch for c, _ in measured]),
+            _array([o.values["env_steps_per_s"] for _, o in measured]),
+            [c.work for c, _ in measured],
+            _array([o.values.get(_UPDATES, math.nan) for _, o in measured]),
+        )
+
+    def _env_steps(self, with_staleness: bool) -> Learned:
+        trained = self._trained()
+        steps = [
+            o.values[TO_TARGET] if o.status == FINISHED and o.reached else float(c.budget_env_steps)
+            for _, c, o in trained
+        ]
+        updates = _array([o.values.get(_UPDATES, math.nan) for _, _, o in trained])
+        alike = [f"{ask.phase} {ask.note.get(STALENESS, 0)} {key_of(ask.point)}" for ask, _, _ in trained]
+        staleness = log_staleness(updates, alike) if with_staleness else None
+        return Learned.of(_array([c.place for _, c, _ in trained]), _array(steps), staleness)
+
     def predicted(self) -> Predicted | None:
         """Minutes to target of the candidates whose layout was measured, as far as is known; None if nothing is."""
-        learned = [(c, o) for ask, c, o in self._told() if ask.phase != THROUGHPUT]
         measured, asked = self._measured(), self._measurable
-        if not learned or not measured:
+        if not self._trained() or not measured:
             return None
-        steps = [
-            o.values[TO_TARGET] if o.status == FINISHED and o.reached else float(c.budget_env_steps) for c, o in learned
-        ]
+        throughput = self._throughput()
         starts = [(c.num_env_runners, o.values.get("start_s", 0.0)) for c, o in measured]
         return predicted(
             Candidates(
@@ -238,13 +297,8 @@ class Joint(Strategy):
                 longest_start([c.num_env_runners for c in asked], starts),
                 [c.work for c in asked],
             ),
-            Learned.of(_array([c.place for c, _ in learned]), _array(steps)),
-            Measured.of(
-                [c.layout for c, _ in measured],
-                _array([c.batch for c, _ in measured]),
-                _array([o.values["env_steps_per_s"] for _, o in measured]),
-                [c.work for c, _ in measured],
-            ),
+            self._env_steps(with_staleness=throughput.staleness is not None),
+            throughput,
             np.random.default_rng(0),
         )
 

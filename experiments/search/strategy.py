@@ -52,7 +52,8 @@ class Ask:
         point: Point of the space: its configuration.
         seed: Its seed.
         phase: `SEARCH` or `CONFIRM`; `THROUGHPUT` of one whose throughput is measured in place of training.
-        note: Plain values that the strategy needs again after a restart.
+        note: Plain values that the strategy needs again after a restart, among them how it differs from other trials of
+            its point: the generation of a population, batches for which samples wait.
         alone: Whether nothing may run beside it.
     """
 

@@ -13,6 +13,9 @@ class Counters:
         iterations: Training iterations of RLlib.
         updates: Gradient steps.
         trained: Steps that the learner consumed.
+        staleness_sum: Summed over gradient steps, the updates between the policy that sampled and the one that
+            learned.
+        staleness_steps: The gradient steps of this sum.
         train_s: Training seconds.
         start_s: Seconds until it was built, its runners started, by the process that began it.
         wall_s: Seconds, all but pauses included, of the processes before this one.
@@ -32,6 +35,8 @@ class Counters:
     iterations: int = 0
     updates: int = 0
     trained: float = 0.0
+    staleness_sum: float = 0.0
+    staleness_steps: int = 0
     train_s: float = 0.0
     start_s: float = 0.0
     wall_s: float = 0.0

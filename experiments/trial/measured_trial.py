@@ -64,7 +64,7 @@ class MeasuredTrial(Trial):
                 )
             )
             self._ready.append([Reported(env_steps=self._earlier + now.env_steps, metrics=metrics)])
-        final = {**measurement.metrics(), **training.seconds(), **self._peak()}
+        final = {**measurement.metrics(), **training.staleness(), **training.seconds(), **self._peak()}
         self._ready[-1].append(Ended(status=FINISHED, env_steps=self._earlier + now.env_steps, metrics=final))
 
     def _warm_up(self) -> None:
@@ -87,6 +87,7 @@ class MeasuredTrial(Trial):
                     "measurement.max_seconds, or fewer steps before learning starts"
                 )
         self._training.use_of_time()
+        now.staleness_sum, now.staleness_steps = 0.0, 0  # runners and queues are as full by now as they become
 
     def _train_for(self, seconds: float) -> dict[str, float]:
         """Train one batch at least."""

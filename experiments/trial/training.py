@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -171,6 +172,7 @@ class TrainingLoop:
                 now.trained += float(module["num_module_steps_trained"]) / self._epochs
                 learner = learner_metrics(module, self._has_kl)
                 check_finite({k: v for k, v in learner.items() if k in _MUST_BE_FINITE}, now.env_steps)
+                self._count_staleness(learner.get("learner/staleness_updates", math.nan), steps)
             collected = now.env_steps - before
             if collected <= 0:
                 raise RuntimeError(
@@ -204,6 +206,12 @@ class TrainingLoop:
             self.counters.episode_len = episodes.len_sum / episodes.count
         episode_len = self.counters.episode_len or longest_episode(self._trial.env)
         return {"train/phase_diversity": mean_phase_diversity(batches, episode_len)} if batches else {}
+
+    def _count_staleness(self, updates: float, steps: int) -> None:
+        """Count how old the samples of an asynchronous algorithm's gradient steps were: others' are always as old."""
+        if self._asynchronous and not math.isnan(updates):
+            self.counters.staleness_sum += steps * updates
+            self.counters.staleness_steps += steps
 
     def use_of_time(self) -> dict[str, float]:
         """Where the wall-clock went since the last report, and what of the machine was used; the next window begins.
@@ -259,9 +267,15 @@ class TrainingLoop:
             **self._in_time(float(score.returns.mean())),
             "final/env_steps_per_s": (now.env_steps - warm_env_steps) / seconds,
             "final/trained_steps_per_s": (now.trained - warm_trained) / seconds,
+            **self.staleness(),
             **self._measured.final(),
             **self.seconds(),
         }
+
+    def staleness(self) -> dict[str, float]:
+        """The `final/` metric of how old the samples were that it learned from, of an asynchronous algorithm."""
+        now = self.counters
+        return {"final/staleness_updates": now.staleness_sum / now.staleness_steps} if now.staleness_steps else {}
 
     def _in_time(self, score: float) -> dict[str, float]:
         now, minutes = self.counters, self._trial.objective.minutes

@@ -1,6 +1,7 @@
 """The plan of a study that looks for learning settings and a layout together."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,9 @@ from experiments.limits.cpus import usable_cpus
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.terminal import plan_lines
 from experiments.planning.trials import StudyTrials
+from experiments.rllib.building import build_algorithm_config
 from experiments.search.strategy import Ask
+from experiments.study.files.folder import StudyFolder
 from tests.support.suite import PlanOf
 
 DECLARED = Cluster((Node(4, 0),))
@@ -19,6 +22,12 @@ SMALL = (
     "study=joint",
     "study.space={learning_rate:{distribution:multiples,factors:[0.3,1]},"
     "algorithm.env_runners.num_env_runners:[0,2,40],algorithm.env_runners.num_envs_per_env_runner:[4,16]}",
+)
+ASYNCHRONOUS = (
+    "study=joint",
+    "env=cartpole",
+    "study.space={learning_rate:{distribution:multiples,factors:[0.3,1]},"
+    "algorithm.env_runners.num_env_runners:[1,2],algorithm.env_runners.num_envs_per_env_runner:[1,4]}",
 )
 
 
@@ -63,6 +72,40 @@ def test_a_measurement_of_a_joint_search_is_a_configuration_of_its_own(plan_of: 
     assert alone.exploratory and learns.exploratory and not trials.take(Ask(point, 1000, CONFIRM)).exploratory
     assert (plan.runs_alone(alone), plan.runs_alone(learns)) == (True, False)
     assert trials.request_of(alone) == plan.common_request != trials.request_of(learns)
+
+
+@pytest.mark.parametrize(("algorithm", "most"), [("impala", 80), ("appo", 80), ("ppo", 70)])
+def test_the_plan_counts_trials_whose_samples_are_made_older(algorithm: str, most: int, plan_of: PlanOf) -> None:
+    plan = plan_of(*ASYNCHRONOUS, f"algorithm={algorithm}", cluster=DECLARED)
+    said = next(line for line in plan_lines(plan) if line.startswith("trials"))
+    assert f"at most {most} trials that learn" in said
+
+
+def test_samples_of_rllibs_own_classes_cannot_be_made_older(plan_of: PlanOf) -> None:
+    theirs = "algorithm.config_class=ray.rllib.algorithms.impala.IMPALAConfig"
+    plan = plan_of(*ASYNCHRONOUS, "algorithm=impala", theirs, cluster=DECLARED)
+    assert "at most 70 trials that learn" in next(line for line in plan_lines(plan) if line.startswith("trials"))
+
+
+def test_trials_whose_samples_are_made_older_are_a_configuration_of_their_own_also_after_a_resume(
+    plan_of: PlanOf, tmp_path: Path
+) -> None:
+    plan = plan_of(*ASYNCHRONOUS, "algorithm=impala", cluster=DECLARED)
+    point = plan.configurations[0].point
+    asks = [Ask(point, 0), Ask(point, 0, note={"staleness": 3}), Ask(point, 1), Ask(point, 0, THROUGHPUT, alone=True)]
+    trials = StudyTrials(plan)
+    learns, older, again, alone = map(trials.take, asks)
+    assert older.label == f"{learns.label} staleness=3"
+    assert (build_algorithm_config(learns).staleness, build_algorithm_config(older).staleness) == (0, 3)
+    assert len({learns.config_id, older.config_id, alone.config_id}) == 3
+    assert again.config_id == learns.config_id
+    folder = StudyFolder(tmp_path / "study")
+    folder.create(plan)
+    folder.keep_configurations(trials)
+    folder.close()
+    resumed = StudyTrials(folder.plan(plan.cluster, plan.suite.tracking))
+    assert [resumed.take(ask) for ask in asks] == trials.trials
+    assert resumed.plan.axes == plan.axes
 
 
 WRONG = {

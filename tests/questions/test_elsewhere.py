@@ -4,20 +4,21 @@ import pandas as pd
 import pytest
 
 from analysis import AnalysisError, plan
+from analysis.evidence import Evidence
 from analysis.load import Study
 from analysis.questions.elsewhere import Machine, elsewhere, layouts_of, widest
 from analysis.questions.product import Factors, factors_of
 from analysis.questions.runners import ENVS, RUNNERS
-from tests.questions.test_product import CONFIRMED, study
+from tests.questions.test_product import CONFIRMED, stale, study, without_staleness
 from tests.support.study_frames import make_curves
 
 SHARES = {"time/learn_share": 0.2, "time/env_step_share": 0.6, "time/inference_share": 0.2}
 FACTS = {"any": {"num_cpus": 64}}
 
 
-def measured() -> tuple[Factors, pd.DataFrame]:
+def measured(evidence: Evidence | None = None) -> tuple[Factors, pd.DataFrame]:
     """What was learned and measured, and where the time of the measurements went: a fifth of it to the learner."""
-    factors = factors_of(study(CONFIRMED))
+    factors = factors_of(evidence or study(CONFIRMED))
     assert factors is not None
     reports = {name: [(step, step / 1000, share) for step in (1000, 2000, 3000)] for name, share in SHARES.items()}
     keys = zip(factors.rounds["config"], factors.rounds["seed"], strict=True)
@@ -44,6 +45,14 @@ def test_what_was_measured_stands_and_more_runners_are_a_range_with_more_env_ste
     assert there["minutes_high"] / there["minutes_low"] > 2 * here["minutes_high"] / here["minutes_low"]
     assert table["minutes"].is_monotonic_increasing
     assert (int(table.iloc[0][RUNNERS]), int(table.iloc[0][ENVS])) in widest(table)
+
+
+def test_where_samples_are_older_with_more_runners_these_bring_less() -> None:
+    studies = (stale(), without_staleness(stale(with_older=False)))
+    tables = [elsewhere(*measured(evidence), FACTS, Machine(most_runners=32)) for evidence in studies]
+    for layout in ((4, 4), (32, 4)):  # measured here, and not
+        aware, blind = (row_of(table, *layout)["minutes"] for table in tables)
+        assert aware > 1.1 * blind
 
 
 def test_a_machine_that_is_twice_as_fast_takes_half_of_the_training() -> None:

@@ -1,5 +1,6 @@
 """Env steps to target times seconds an env step: what is told of it, and whether it is borne out."""
 
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
@@ -159,3 +160,69 @@ def test_every_learning_setting_is_told_in_its_soonest_layout_with_the_seeds_beh
     assert "10/10" in told and "throughput measured alone" in told
     console.print(settings_table(found, BEST, 45))
     assert "10/10" not in console.export_text(clear=True)
+
+
+# An algorithm that samples while it learns.
+
+STALENESS = {0: 0.5, 4: 4.0, 8: 9.0}
+"""Runners to the updates that samples are old, alone."""
+EXPONENT, BUSY, WAITS = 0.6, 1.4, 8
+"""Of env steps in 1 + staleness; times as old as alone samples of trials side by side are; batches that some wait."""
+SIMPLEST = "lr=0.003 runners=0 envs=16"
+
+
+def stale(with_older: bool = True) -> Evidence:
+    runs = study(CONFIRMED).runs.astype({"config": str}).assign(waits=0)
+    older = runs[(runs["phase"] == "search") & (runs["config"] == SIMPLEST)]
+    if with_older:
+        runs = pd.concat([runs, older.assign(config=f"{SIMPLEST} staleness={WAITS}", waits=WAITS)], ignore_index=True)
+    busy = np.where(runs["phase"] == "search", BUSY, 1.0)
+    updates = runs["num_env_runners"].map(STALENESS) * busy + runs["waits"]
+    runs["staleness_updates"] = updates * np.random.default_rng(1).lognormal(0, 0.03, len(runs))
+    for measure in ("env_steps_to_target", "seconds_to_target"):
+        runs[measure] *= (1 + updates) ** EXPONENT
+    names = pd.CategoricalDtype(list(runs["config"].unique()), ordered=True)
+    return Evidence(runs.astype({"config": names}), axes=AXES)
+
+
+def without_staleness(evidence: Evidence) -> Evidence:
+    return Evidence(evidence.runs.drop(columns="staleness_updates"), axes=AXES)
+
+
+def test_samples_that_a_layout_makes_older_take_more_env_steps_which_the_product_foresees() -> None:
+    found, blind = product_of(stale()), product_of(without_staleness(stale(with_older=False)))
+    assert found is not None and blind is not None
+    assert found.checked["holds"].all()
+    assert not blind.checked.set_index("config")["holds"][BEST]
+    row = found.row(BEST)
+    assert row is not None
+    assert row["staleness_updates"] == pytest.approx(4.0, rel=0.1)
+    times = ((1 + 4.0) / (1 + 0.5)) ** EXPONENT
+    assert 1 < row["times_env_steps_low"] < times < row["times_env_steps_high"]
+    truth = (4.0 + env_steps(3e-3, 16) * 5**EXPONENT / SPEEDS[4, 4]) / 60
+    assert row["minutes_low"] < truth < row["minutes_high"]
+
+
+def test_a_sentence_says_how_old_the_samples_of_the_chosen_layout_are_and_what_that_costs() -> None:
+    found = product_of(stale())
+    assert found is not None
+    (told,) = [said for said in sentences(found, BEST) if said.startswith("Samples of")]
+    assert told.startswith(f"Samples of `{BEST}` are 4.1 updates old when they are learned from, which takes 2.1 [")
+    assert told.endswith("] times the env steps of samples 0.49 updates old, as in the freshest layout.")
+    assert any(said.endswith("as fresh as in any layout.") for said in sentences(found, SIMPLEST))
+
+
+def test_what_old_samples_cost_is_not_told_where_all_were_learned_from_at_one_age() -> None:
+    runs = stale(with_older=False).runs
+    found = product_of(Evidence(runs[runs["phase"] != "confirm"], axes=AXES))
+    assert found is not None
+    old = found.table.index[found.table["layout"] == "4 x 4"][0]
+    table = pd.concat([found.table.loc[[old]], found.table.drop(old)], ignore_index=True)
+    assert "whether they cost any cannot be told yet" in " ".join(sentences(replace(found, table=table)))
+
+
+def test_of_synchronous_algorithms_nothing_is_said_of_the_age_of_samples() -> None:
+    found = product_of(study(CONFIRMED))
+    assert found is not None
+    assert list(found.table.columns)[-1] == "config"
+    assert "updates old" not in " ".join(sentences(found, BEST))

@@ -61,7 +61,12 @@ def outcome(ask: Ask) -> Outcome:
     return Outcome(FINISHED, values, int(taken), 5.0, target=475.0, reached=taken < BUDGET)
 
 
-def joint(points: list[Point] = POINTS, more_seeds: Sequence[int] = (), base: Point = BASE) -> Joint:
+def joint(
+    points: list[Point] = POINTS,
+    more_seeds: Sequence[int] = (),
+    base: Point = BASE,
+    updates_of_batch: int | None = None,
+) -> Joint:
     candidates = [
         Candidate(
             point,
@@ -75,7 +80,7 @@ def joint(points: list[Point] = POINTS, more_seeds: Sequence[int] = (), base: Po
         )
         for point in points
     ]
-    return Joint(candidates, base, SEEDS, rounds=2, more_seeds=more_seeds)
+    return Joint(candidates, base, SEEDS, rounds=2, more_seeds=more_seeds, updates_of_batch=updates_of_batch)
 
 
 def queue(search: Joint | None = None, **more: Any) -> TrialQueue:
@@ -222,3 +227,122 @@ def test_with_a_single_number_of_environments_nothing_is_trained_elsewhere() -> 
     asked = run(queue(search), outcome)
     assert {total(ask.point) for ask in asked} == {16}
     assert search.num_layouts == 1
+
+
+# An algorithm that samples while it learns: with more runners, its samples are older.
+
+OLD_SPEEDS = {(1, 4): 6e-5, (1, 16): 2.4e-5, (4, 4): 1.2e-5, (4, 16): 1.1e-5}
+"""Runners and environments of each to the seconds of an env step."""
+OLD_POINTS: list[Point] = [
+    {"lr": lr, "batch": batch, "runners": runners, "envs": envs}
+    for lr, batch, (runners, envs) in product((1e-3, 3e-3), BATCHES, OLD_SPEEDS)
+]
+OLD_BASE: Point = {"lr": 1e-3, "batch": 2048, "runners": 1, "envs": 16}
+EXPONENT = 0.8
+"""Of env steps to target, in 1 + staleness."""
+BUSY = 1.4
+"""Times as old as alone samples are of trials side by side."""
+
+
+def staleness(point: Point) -> float:
+    """Of samples on a machine that does nothing else."""
+    return float(0.2 + {1: 200, 4: 8_000}[point["runners"]] / point["batch"])
+
+
+def old_env_steps(point: Point, updates: float) -> float:
+    return float(0.25 * env_steps(point) * (1 + updates) ** EXPONENT)
+
+
+def old_seconds(point: Point) -> float:
+    each = OLD_SPEEDS[point["runners"], point["envs"]] + 5e-3 / point["batch"]
+    return float(0.5 + old_env_steps(point, staleness(point)) * each)
+
+
+def of_old(ask: Ask, says_staleness: bool = True) -> Outcome:
+    rng = np.random.default_rng([ask.seed, zlib.crc32(f"{key_of(ask.point)}{ask.phase}{ask.note}".encode())])
+    updates = (1.0 if ask.alone else BUSY) * staleness(ask.point) + ask.note.get("staleness", 0)
+    said = {"staleness_updates": float(updates * rng.lognormal(0, 0.05))} if says_staleness else {}
+    if ask.phase == THROUGHPUT:
+        each = OLD_SPEEDS[ask.point["runners"], ask.point["envs"]] + 5e-3 / ask.point["batch"]
+        return Outcome(FINISHED, {"env_steps_per_s": rng.lognormal(0, 0.02) / each, "start_s": 0.5} | said, 10_000, 3.0)
+    taken = old_env_steps(ask.point, updates) * rng.lognormal(-0.02, 0.2)
+    values = {"env_steps_to_target": min(taken, BUDGET)} | said
+    return Outcome(FINISHED, values, int(taken), 5.0, target=475.0, reached=taken < BUDGET)
+
+
+def old_queue(search: Joint | None = None, **more: Any) -> TrialQueue:
+    search = search or joint(OLD_POINTS, base=OLD_BASE, updates_of_batch=1)
+    return TrialQueue(Confirming(search, OLD_BASE, 3, FRESH, alone=True), 3, Limits(3 * BUDGET), **more)
+
+
+def older(asked: Sequence[Ask]) -> Counter[tuple[float, int, int]]:
+    """Learning rate, batch and batches to wait, of the trials whose samples wait."""
+    waiting = [(ask.point, ask.note["staleness"]) for ask in asked if "staleness" in ask.note]
+    return Counter((point["lr"], point["batch"], batches) for point, batches in waiting)
+
+
+def test_what_is_chosen_is_the_soonest_with_samples_as_old_as_its_layout_makes_them() -> None:
+    soonest = min(map(old_seconds, OLD_POINTS))
+    with_it, without = joint(OLD_POINTS, base=OLD_BASE, updates_of_batch=1), joint(OLD_POINTS, base=OLD_BASE)
+    run(old_queue(with_it), of_old)
+    assert old_seconds(with_it.found()[0]) < 1.1 * soonest
+    assert with_it.found()[0]["runners"] == 1
+    run(old_queue(without), lambda ask: of_old(ask, says_staleness=False))
+    assert old_seconds(without.found()[0]) > 1.4 * soonest
+    assert without.found()[0]["runners"] == 4  # it samples twice as fast, and its samples take twice as many
+
+
+def test_the_best_learn_on_samples_as_old_as_the_oldest_too() -> None:
+    search = joint(OLD_POINTS, base=OLD_BASE, updates_of_batch=1)
+    asked = run(old_queue(search), of_old)
+    found = older(asked)
+    assert len(found) == 2
+    assert set(found.values()) == {len(SEEDS)}
+    for lr, batch, batches in found:
+        oldest = staleness({"lr": lr, "batch": batch, "runners": 4, "envs": 16})
+        own = BUSY * staleness({"lr": lr, "batch": batch, "runners": 1, "envs": 16})
+        assert batches + own == pytest.approx(oldest, rel=0.15, abs=1.0)
+    assert all(ask.phase == SEARCH and ask.point["runners"] == 1 for ask in asked if "staleness" in ask.note)
+    assert len(asked) <= old_queue(search).strategy.most_trials
+    several = older(run(old_queue(joint(OLD_POINTS, base=OLD_BASE, updates_of_batch=4)), of_old))
+    assert max(batches for *_, batches in several) <= max(batches for *_, batches in found) / 4 + 1
+
+
+def test_env_steps_are_learned_at_every_staleness() -> None:
+    search = joint(OLD_POINTS, base=OLD_BASE, updates_of_batch=1)
+    run(old_queue(search), of_old)
+    found = search.predicted()
+    assert found is not None
+    steps = dict(zip(map(key_of, OLD_POINTS), found.env_steps.median, strict=True))
+    point = min(OLD_POINTS, key=old_seconds)
+    for runners, envs in ((1, 16), (4, 4)):
+        one = {**point, "runners": runners, "envs": envs}
+        assert steps[key_of(one)] == pytest.approx(old_env_steps(one, staleness(one)), rel=0.25)
+
+
+def test_where_nothing_says_how_old_samples_are_none_are_made_older() -> None:
+    asks = [
+        run(old_queue(joint(OLD_POINTS, base=OLD_BASE, updates_of_batch=updates)), lambda ask: of_old(ask, False))
+        for updates in (1, None)
+    ]
+    assert asks[0] == asks[1]
+    assert not older(asks[0])
+
+
+@pytest.mark.parametrize("killed_after", [9, 31, 40, 50])
+def test_a_search_with_older_samples_that_is_killed_goes_on_as_if_it_had_not_been(killed_after: int) -> None:
+    noted: list[str] = []
+    before = old_queue(write=lambda line: noted.append(json.dumps(line)))
+    run(before, of_old, most=killed_after)
+    after = old_queue(
+        journal=[json.loads(line) for line in noted], outcome_of=lambda index, ask: before.outcomes.get(index)
+    )
+    assert run(after, of_old, ends=1) == run(old_queue(), of_old)
+
+
+def test_a_trial_that_crashed_is_as_old_as_those_of_its_settings() -> None:
+    search = joint(OLD_POINTS, base=OLD_BASE, updates_of_batch=1)
+    run(old_queue(search), lambda ask: Outcome(FAILED) if ask.phase == SEARCH and ask.seed == 1 else of_old(ask))
+    found = search.predicted()
+    assert found is not None
+    assert np.isfinite(found.minutes.median).all()

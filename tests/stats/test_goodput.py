@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, predicted
+from analysis.stats.goodput import Candidates, Learned, Measured, Predicted, log_staleness, predicted
 from analysis.stats.interval import Array
 
 RATES, BATCHES = (3e-4, 1e-3, 3e-3), (512.0, 2048.0)
@@ -140,3 +140,57 @@ def test_a_single_seed_and_a_single_round_have_wide_intervals_and_no_error() -> 
     one, many = of(trials(rng, num_seeds=1), rounds(rng, num=1), rng), of(trials(rng, num_seeds=10), rounds(rng), rng)
     widths = [np.median(np.log(found.minutes.high / found.minutes.low)) for found in (one, many)]
     assert widths[0] > widths[1]
+
+
+def test_trials_that_are_alike_are_as_old_as_they_are_on_average() -> None:
+    found = log_staleness(np.array([0.0, 8.0, 99.0, np.nan, np.nan]), ["a", "a", "b", "b", "c"])
+    assert found is not None
+    mean = (np.log10(9) + 2) / 3
+    np.testing.assert_allclose(found, [np.log10(9) / 2, np.log10(9) / 2, 2, 2, mean])
+    assert log_staleness(np.full(2, np.nan), ["a", "b"]) is None
+
+
+def test_samples_are_older_in_updates_the_smaller_the_batch_that_they_are_on_their_way_to() -> None:
+    on_its_way = {"0x16": 1024.0, "2x8": 4096.0}
+    layouts, batches = ["0x16", "0x16", "2x8"], np.array([512.0, 2048.0, 2048.0])
+    staleness = np.array([0.5 + on_its_way[name] / batch for name, batch in zip(layouts, batches, strict=True)])
+    found = Measured.of(layouts, batches, np.full(3, 1e4), staleness=staleness)
+    at = found.log_staleness_at(["0x16", "2x8", "2x8"], np.array([1024.0, 512.0, 2048.0]))
+    np.testing.assert_allclose(10**at - 1, [1.5, 8.5, 2.5])
+
+
+def test_a_round_that_does_not_say_how_old_its_samples_were_is_left_out() -> None:
+    twice, staleness = ["0x16", "0x16"], np.array([3.0, np.nan])
+    found = Measured.of(twice, np.full(2, 512.0), np.full(2, 1e4), staleness=staleness)
+    np.testing.assert_allclose(found.log_staleness_at(["0x16"], np.array([512.0])), np.log10(4))
+    assert Measured.of(twice, np.full(2, 512.0), np.full(2, 1e4), staleness=np.full(2, np.nan)).staleness is None
+
+
+def test_what_staleness_costs_in_one_cell_is_what_it_costs_in_others() -> None:
+    rng, frame = np.random.default_rng(4), trials(np.random.default_rng(4), num_seeds=20)
+    older = frame[(frame["lr"] == 1e-3) & (frame["batch"] == 512) & (frame["envs"] == 16)]
+    older = older.assign(env_steps=older["env_steps"] * 5**0.5)
+    both, fresh = pd.concat([frame, older]), np.full(len(frame), np.log10(2))
+    staleness = np.concatenate([fresh, np.full(len(older), 1.0)])  # 1 update, and 9
+    found = Learned.of(places(both), both["env_steps"].to_numpy(float), staleness)
+    at = np.array([[*place, stale] for place in places(candidates()) for stale in (np.log10(2), 1.0)])
+    times = np.exp(np.median(found.draws(at, rng), axis=0)).reshape(-1, 2)
+    np.testing.assert_allclose(times[:, 1] / times[:, 0], 5**0.5, rtol=0.2)
+
+
+def test_the_soonest_is_another_one_where_samples_are_old() -> None:
+    rng = np.random.default_rng(0)
+    rows, frame, measurements = candidates(), trials(rng), rounds(rng)
+    older = frame[frame["envs"] == 16]
+    older = older.assign(env_steps=older["env_steps"] * 4)
+    both = pd.concat([frame, older])
+    staleness = np.concatenate([np.zeros(len(frame)), np.ones(len(older))])
+    found = Learned.of(places(both), both["env_steps"].to_numpy(float), staleness)
+    ages = measurements["layout"].map({"0x16": 0.0, "2x8": 9.0, "2x16": 9.0}).to_numpy(float)
+    speeds = measurements["env_steps_per_s"].to_numpy()
+    layouts, batches = measurements["layout"].tolist(), measurements["batch"].to_numpy(float)
+    asked = Candidates(places(rows), rows["batch"].to_numpy(float), rows["layout"].tolist(), np.zeros(len(rows)))
+    aware = predicted(asked, found, Measured.of(layouts, batches, speeds, staleness=ages), rng)
+    blind = predicted(asked, learned(frame), measured(measurements), rng)
+    assert rows["layout"][aware.order[0]] == "0x16"
+    assert rows["layout"][blind.order[0]].startswith("2x")

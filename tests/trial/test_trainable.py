@@ -36,6 +36,7 @@ def test_a_report_holds_the_contracts_metrics_and_no_others(plan_of: PlanOf, mak
     target = {"final/env_steps_to_target", "final/seconds_to_target"}
     if_any = {"system/gpu_percent", "system/stolen_cpu_percent", "system/cpu_pressure_percent"}
     if_any |= {"throughput/pauses", "final/paused_s", "final/disturbed_share", "final/score_in_minutes"}
+    if_any |= {"final/staleness_updates"}  # of algorithms that sample while they learn
     # absent where the gradient does not stand out from its noise
     assert set(METRICS) - ours <= if_any | target | of_others | remote
     assert all(math.isfinite(last[k]) for k in ours)
@@ -137,6 +138,7 @@ def test_asynchronous_algorithms_train_and_report_on_the_grid(plan_of: PlanOf, m
     assert [r["report_env_steps"] for r in reports] == [1024, 2048, 3072]
     assert reports[-1]["progress/updates"] > 0
     assert reports[-1]["learner/staleness_updates"] >= 0
+    assert reports[-1]["final/staleness_updates"] >= 0
     assert math.isfinite(reports[-1]["final/score"])
 
 

@@ -277,9 +277,14 @@ class StudyFolder:
         return placed(found, cluster) if all(c.predicted_bytes for c in found) else tuple(found)
 
     def _configuration(self, saved: Mapping[str, Any], cluster: Cluster) -> Configuration:
-        settings = Settings(**saved["settings"])
         resolved = ResolvedPoint(
-            saved["label"], saved["point"], settings, self._suite(saved["suite"]), saved["rules"], saved["generation"]
+            saved["label"],
+            saved["point"],
+            Settings(**saved["settings"]),
+            self._suite(saved["suite"]),
+            saved["rules"],
+            saved["generation"],
+            saved.get("staleness", 0),
         )
         if (config_id := resolved.config_id) != saved["config_id"]:
             raise ConfigurationError(
@@ -427,5 +432,6 @@ def _saved(configuration: Configuration) -> dict[str, Any]:
         "suite": suite,
         "rules": configuration.rules,
         "generation": configuration.generation,
+        **({"staleness": configuration.staleness} if configuration.staleness else {}),
         "predicted_bytes": configuration.predicted_bytes,
     }
