@@ -73,6 +73,7 @@ _RANGES: Mapping[str, Range] = {
     **dict.fromkeys(
         ("capacity", "batch_size_B", "batch_length_T", "rollout_fragment_length", "num_atoms"), _AT_LEAST_1
     ),
+    **dict.fromkeys(("n_critics", "n_quantiles"), _AT_LEAST_1),
     **dict.fromkeys(
         ("fcnet_hiddens", "head_fcnet_hiddens", "fusionnet_hiddens", "conv_filters", "lstm_cell_size", "max_seq_len"),
         _AT_LEAST_1,

@@ -14,7 +14,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.fast.env_runner import FastEnvRunner
 from experiments.fast.learner import FastPPOTorchLearner
-from experiments.fast.off_policy import FastDQN, FastSAC
+from experiments.fast.off_policy import FastDQN, FastOffPolicy, FastSAC
 from experiments.fast.q_learner import FastDQNTorchLearner
 from experiments.fast.sac_learner import FastSACTorchLearner
 
@@ -43,6 +43,17 @@ def why_stock(config: AlgorithmConfig) -> str | None:
     if config.output:
         return "an output that records samples"  # RLlib's runner records them if no other class is set
     return None
+
+
+def why_stock_steps(config: AlgorithmConfig) -> str | None:
+    """The reason why `make_fast` leaves the training steps of an algorithm with a replay buffer to RLlib,
+    and with them the buffer and the updates: it is derived from DQN or SAC, and neither. None if there is none.
+    """
+    if not hasattr(config, "replay_buffer_config"):
+        return None
+    if config.algo_class in _ALGORITHMS or issubclass(config.algo_class, FastOffPolicy):
+        return None
+    return f"no fast {config.algo_class.__name__}"
 
 
 def _fast_learner(config: AlgorithmConfig) -> type | None:
@@ -80,5 +91,7 @@ def make_fast(config: _Config) -> _Config:
     # (`python -m benchmarks fast_waiting`); with a core for each it was not measured.
     if isinstance(config, IMPALAConfig) and config.num_env_runners == 1:
         config.timeout_s_sampler_manager = config.timeout_s_sampler_manager or WAIT_S
+    if reason := why_stock_steps(config):
+        logger.info("make_fast: training steps are left to RLlib, since there is %s.", reason)
     config.algo_class = _ALGORITHMS.get(config.algo_class, config.algo_class)
     return config

@@ -11,6 +11,7 @@ from functools import cached_property
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
+from experiments.fast.off_policy import FastOffPolicy
 from experiments.limits.cpus import usable_cpus
 from experiments.limits.together import slowdown
 from experiments.planning import durations
@@ -63,8 +64,8 @@ class _Costs:
         env_step: Each environment's part in it.
         minibatch: An update with rows of the newest batch.
         replayed: An update with rows from a replay buffer.
-        actor_critic: Likewise, of SAC: a policy, critics and a temperature, each with its optimizer. From one study of
-            Pendulum on a busy machine, by as much faster as PPO is on a quiet one: rough.
+        actor_critic: Likewise, of a policy, critics and a temperature, each with its optimizer. From one study of
+            SAC on Pendulum on a busy machine, by as much faster as PPO is on a quiet one: rough.
     """
 
     vector_step: float
@@ -158,8 +159,10 @@ class TrialEstimate:
         # the fast learners leave GPUs to RLlib
         costs = _FAST if self._trial.fast and not layout.num_gpus_per_learner else _STOCK
         if hasattr(config, "replay_buffer_config"):
+            if not issubclass(config.algo_class, FastOffPolicy):  # and algorithms that are derived from theirs
+                costs = _STOCK
             natural = batch / (layout.total_envs * config.get_rollout_fragment_length())
-            update = costs.actor_critic if "SACConfig" in self._family else costs.replayed
+            update = costs.actor_critic if hasattr(config, "actor_lr") else costs.replayed
             return float(config.training_intensity or natural) * (row + update / batch)
         minibatch = float(config.minibatch_size or config.train_batch_size_per_learner)
         return float(config.num_epochs or 1) * (row + costs.minibatch / minibatch) / max(1, layout.num_learners)

@@ -7,7 +7,7 @@ import tree
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
-from experiments.fast.off_policy import BUFFERS
+from experiments.fast.off_policy import BUFFERS, FastOffPolicy
 from experiments.rllib.building import environment_of, networks_of
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.ppo_ewma import PPOEWMAConfig
@@ -62,8 +62,8 @@ def replay_bytes(trial: TrialConfig, config: AlgorithmConfig, networks: Networks
     if not replay:
         return 0
     capacity = int(replay["capacity"])
-    # RLlib's DQN and SAC keep the state of recurrent networks with each step
-    fast = trial.fast and replay["type"] in BUFFERS and not networks.state_bytes
+    # RLlib's own keeps the state of recurrent networks with each step
+    fast = issubclass(config.algo_class, FastOffPolicy) and replay["type"] in BUFFERS and not networks.state_bytes
     each = _step_bytes(trial) + networks.state_bytes + (_FAST_TRANSITION_BYTES if fast else _TRANSITION_BYTES)
     samples = min(capacity, trial.budget_env_steps) * each
     return samples + (capacity * _PRIORITY_BYTES if "Prioritized" in str(replay["type"]) and not fast else 0)

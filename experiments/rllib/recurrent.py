@@ -59,9 +59,9 @@ def make_recurrent(config: AlgorithmConfig, algorithm: str) -> None:
     Raises:
         ConfigurationError: RLlib cannot train it.
     """
-    if isinstance(config, SACConfig):
+    if isinstance(config, SACConfig):  # and what RLlib derives from it
         raise ConfigurationError(
-            f"algorithm.rl_module.use_lstm=true: RLlib's SAC has no recurrent networks, so that algorithm={algorithm} "
+            f"algorithm.rl_module.use_lstm=true: RLlib has no recurrent networks for algorithm={algorithm}, which "
             "would train others. Try algorithm=ppo, or algorithm.rl_module.use_lstm=false."
         )
     if isinstance(config, DQNConfig):

@@ -39,7 +39,10 @@ _MEASUREMENT_S, _MEASURED_ROW_S = 6e-3, 3.5e-6
 _ENV_STEP_S, _STEP_S = 60e-6, 1e-3
 
 _POLICY = ("pi.", "pi_encoder.", "encoder.actor_encoder.")
-_VALUE = ("vf.", "encoder.critic_encoder.", "qf.", "qf_encoder.", "qf_twin.", "qf_twin_encoder.")
+_VALUE = (
+    *("vf.", "encoder.critic_encoder.", "qf.", "qf_encoder.", "qf_twin.", "qf_twin_encoder."),
+    *("qf_heads.", "qf_encoders."),
+)
 """Where the names of parameters of RLlib's own networks begin, of policy and of value function or critics."""
 
 

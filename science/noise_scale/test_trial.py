@@ -31,11 +31,12 @@ def measured(said: dict[str, Any]) -> set[str]:
         ((*REPLAY, "algorithm=dqn"), False),
         pytest.param((*REPLAY, "algorithm=dqn", "fast=false"), False, marks=pytest.mark.slow),
         pytest.param((*REPLAY, "algorithm=sac", "env=pendulum"), True, marks=pytest.mark.slow),
+        pytest.param((*REPLAY, "algorithm=tqc", "env=pendulum"), True, marks=pytest.mark.slow),
         pytest.param(
             (*REPLAY, "algorithm=sac", "env=pendulum", "preprocessing=normalize"), True, marks=pytest.mark.nightly
         ),
     ],
-    ids=["ppo", "ppo, one trunk", "ppo of RLlib", "dqn", "dqn of RLlib", "sac", "sac, normalised"],
+    ids=["ppo", "ppo, one trunk", "ppo of RLlib", "dqn", "dqn of RLlib", "sac", "tqc", "sac, normalised"],
 )
 def test_measuring_changes_nothing_that_is_learned(
     plan_of: PlanOf, make: Make, settings: tuple[str, ...], networks: bool

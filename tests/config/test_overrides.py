@@ -175,6 +175,8 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("lr", "actor_lr", "critic_lr", "alpha_lr"), _RATE),
     **dict.fromkeys(("minibatch_size",), whole(1, 512, null=True)),
     **dict.fromkeys(("train_batch_size_per_learner", "n_step", "num_epochs", "broadcast_interval"), _STEPS),
+    **dict.fromkeys(("n_critics", "n_quantiles"), whole(1, 8)),
+    "top_quantiles_to_drop_per_net": whole(0, 24),  # of 25
     **dict.fromkeys(("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "capacity"), _STEPS),
     **dict.fromkeys(("target_network_update_freq", "num_steps_sampled_before_learning_starts"), whole(0, 2000)),
     **dict.fromkeys(("gamma", "lambda_", "tau"), _FRACTION),

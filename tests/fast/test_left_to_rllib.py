@@ -11,6 +11,7 @@ import pytest
 import torch
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.connectors.learner import AddInfosFromEpisodesToTrainBatch
 from ray.rllib.connectors.module_to_env import GetActions
@@ -247,6 +248,10 @@ CASES: dict[str, tuple[Callable[[], str | None], str]] = {
         "Adam",
     ),
     f"{UPDATE} episodes with nested outputs of the module": (nested_outputs, "nested"),
+    f"{STEPS} an algorithm that is derived from them, such as TQC": (
+        lambda: switch.why_stock_steps(TQCConfig()),
+        "no fast TQC",
+    ),
     f"{STEPS} a replay buffer of another class than RLlib's two for episodes": (steps(buffer=False), "a replay buffer"),
     f"{STEPS} sequences to burn in (`burn_in_len`)": (
         steps(lambda config: config.training(burn_in_len=2)),
@@ -316,6 +321,9 @@ def test_what_is_not_listed_is_not_left_to_rllib() -> None:
         fragment(explore=False),
         update(),
         steps(),
+        lambda: switch.why_stock_steps(DQNConfig()),
+        lambda: switch.why_stock_steps(dqn(True)),
+        lambda: switch.why_stock_steps(ppo()),
         env_steps(lambda config: config),
     ):
         assert reason() is None

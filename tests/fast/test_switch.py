@@ -1,5 +1,6 @@
 """What `make_fast` changes in RLlib's configurations, and what it leaves."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from experiments.fast.env_runner import FastEnvRunner
@@ -28,6 +30,7 @@ from experiments.rllib import sac
         (DQNConfig, FastDQN, FastDQNTorchLearner),
         (SACConfig, FastSAC, FastSACTorchLearner),
         (sac.SACConfig, FastSAC, FastSACTorchLearner),
+        (TQCConfig, None, None),
         (IMPALAConfig, None, None),
         (APPOConfig, None, None),
     ],
@@ -62,6 +65,17 @@ def test_asynchronous_algorithms_wait_for_samples_instead_of_asking_for_them() -
         assert make_fast(config_class().env_runners(num_env_runners=1)).timeout_s_sampler_manager == WAIT_S > 0
         # Of several it would be the wait for the last one.
         assert make_fast(config_class().env_runners(num_env_runners=2)).timeout_s_sampler_manager == 0
+
+
+def test_the_steps_of_an_algorithm_that_is_derived_from_another_one_are_rllibs_and_the_reason_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        config = make_fast(TQCConfig())
+    assert config.learner_class is config.get_default_learner_class()
+    assert [record.getMessage() for record in caplog.records] == [
+        "make_fast: training steps are left to RLlib, since there is no fast TQC."
+    ]
 
 
 def test_several_agents_are_left_to_rllib() -> None:

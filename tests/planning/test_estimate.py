@@ -94,6 +94,31 @@ def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Calla
     assert at_once.seconds - late.seconds == pytest.approx(10_000 * 32 * (2.5e-6 + 1.2e-3 / 64))
 
 
+def test_updates_that_are_left_to_rllib_are_reckoned_as_rllibs(
+    plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]
+) -> None:
+    quiet(SMALL)
+
+    def learning_s(algorithm: str, fast: bool) -> float:
+        at_once, late = (
+            TrialEstimate(
+                plan_of(
+                    SINGLE,
+                    f"algorithm={algorithm}",
+                    "env=pendulum",
+                    f"fast={fast}",
+                    f"algorithm.training.num_steps_sampled_before_learning_starts={n}",
+                ).configurations[0]
+            ).seconds
+            for n in (1, 10_001)
+        )
+        return at_once - late
+
+    rllibs = pytest.approx(10_000 * (256 * 2.5e-6 + 40e-3))  # an update of 256 rows an env step
+    assert [learning_s("tqc", fast) for fast in (True, False)] == [rllibs, rllibs]
+    assert learning_s("sac", True) < learning_s("sac", False)
+
+
 def test_the_default_study_takes_as_long_as_it_did(plan_of: PlanOf, quiet: Callable[[NetworkSpeed], None]) -> None:
     quiet(SMALL)
     found = study_duration(plan_of(), None)

@@ -15,6 +15,7 @@ from tests.support.suite import PlanOf
         ("appo", "cartpole", True, False),
         ("dqn", "cartpole", False, True),
         ("sac", "pendulum", False, True),
+        ("tqc", "pendulum", False, True),
     ],
 )
 def test_what_an_algorithm_does_is_told_by_its_class_whatever_its_name(

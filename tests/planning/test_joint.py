@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.errors import ConfigurationError
 from experiments.contract import CONFIRM, THROUGHPUT
@@ -14,7 +15,8 @@ from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import build_algorithm_config
 from experiments.search.strategy import Ask
 from experiments.study.files.folder import StudyFolder
-from tests.support.suite import PlanOf
+from tests.support.algorithms import class_of, env_of
+from tests.support.suite import ALGORITHMS, PlanOf
 
 DECLARED = Cluster((Node(4, 0),))
 """CPUs, on whatever machine."""
@@ -45,12 +47,11 @@ def test_trials_that_wait_may_learn_beside_more_than_there_are_cpus_for(plan_of:
     assert plan_of(*SMALL, "hardware.max_concurrent_trials=3", cluster=DECLARED).concurrency == 3
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "sac", "appo", "impala"])
-def test_it_is_planned_for_other_algorithms(algorithm: str, plan_of: PlanOf) -> None:
-    env = "env=pendulum" if algorithm == "sac" else "env=cartpole"
-    plan = plan_of("study=joint", f"algorithm={algorithm}", env, cluster=DECLARED)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_is_planned_for_every_algorithm(algorithm: str, plan_of: PlanOf) -> None:
+    plan = plan_of("study=joint", f"algorithm={algorithm}", f"env={env_of(algorithm)}", cluster=DECLARED)
     fewest = min(c.layout.num_env_runners for c in plan.configurations)
-    assert fewest == int(algorithm in ("appo", "impala"))
+    assert fewest == int(issubclass(class_of(algorithm), IMPALAConfig))
     assert len({c.layout for c in plan.configurations}) > 2
     assert len(plan.left_out) <= 7
 

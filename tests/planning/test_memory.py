@@ -7,6 +7,9 @@ from experiments.planning.machines import Cluster, Node, memory_of_trials
 from experiments.planning.plan import plan_study
 from experiments.planning.resources import DoesNotFitError, memory_of
 from experiments.planning.terminal import plan_lines
+from experiments.rllib.building import build_algorithm_config
+from experiments.rllib.checkpoint_sizes import networks_sizes
+from experiments.rllib.memory_sizes import process_memory
 from tests.support.planning import composed_for, plan_for
 
 GIB = 2**30
@@ -15,6 +18,7 @@ PAIRS = [
     *(("ppo", env) for env in ("cartpole", "acrobot", "lunarlander", "pendulum", "halfcheetah", "pong")),
     *(("dqn", env) for env in ("cartpole", "mountaincar", "lunarlander")),
     *(("sac", env) for env in ("pendulum", "halfcheetah", "hopper")),
+    ("tqc", "pendulum"),
     *((name, "cartpole") for name in ("appo", "impala", "ppo_ewma")),
 ]
 
@@ -37,6 +41,16 @@ def test_trials_side_by_side_fit_into_the_memory_of_a_machine_with_many_cpus(alg
     said = next(line for line in plan_lines(plan) if line.startswith("memory"))
     assert (f"no more than {plan.concurrency} side by side by it" in said) == (64 // cpus > plan.concurrency)
     assert "of 24.0 GiB" in said
+
+
+def test_a_replay_buffer_counts_as_the_one_that_the_algorithm_makes() -> None:
+    def replay(*words: str) -> int:
+        trial = plan_for(SINGLE, *words, "env=pendulum", "seeds=[0]").trials[0]
+        config = build_algorithm_config(trial)
+        return process_memory(trial, config, networks_sizes(trial, config)).replay
+
+    assert replay("algorithm=tqc") == replay("algorithm=tqc", "fast=false")  # RLlib's own
+    assert replay("algorithm=sac") < replay("algorithm=sac", "fast=false")
 
 
 def test_environments_count_as_they_are_when_made() -> None:

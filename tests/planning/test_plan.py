@@ -27,16 +27,11 @@ from experiments.planning.trials import StudyTrials
 from experiments.rllib.building import build_algorithm_config
 from experiments.rllib.made_environments import spaces
 from experiments.study.outcomes import TrialOutcome
+from tests.support.algorithms import suits
 from tests.support.suite import PAIRS, PlanOf
 
 SINGLE = "study.space={}"
 BATCH_512 = "algorithm.training.train_batch_size_per_learner=512"
-
-
-def suits(algorithm: str, action_space: gym.Space[Any]) -> bool:
-    return {"dqn": isinstance(action_space, gym.spaces.Discrete), "sac": isinstance(action_space, gym.spaces.Box)}.get(
-        algorithm, True
-    )
 
 
 @pytest.mark.parametrize("study", ["smoke", "lr_batch"])

@@ -51,6 +51,7 @@ POLICIES = {
     "dqn, recurrent": ("algorithm=dqn", "env=cartpole", SEQUENCES, "++algorithm.training.n_step=1", *LSTM),
     "sac": ("algorithm=sac", "env=pendulum", "preprocessing=normalize_observations"),
     "sac, coloured noise": ("algorithm=sac", "env=pendulum", "++algorithm.training.action_noise_exponent=1.0"),
+    "tqc": ("algorithm=tqc", "env=pendulum", "preprocessing=normalize_observations"),
     "impala": ("algorithm=impala", "env=cartpole"),
     "appo": ("algorithm=appo", "env=pendulum"),
     "appo, several choices": ("algorithm=appo", "env.id=tiny_envs:tiny/Choices-v0", "env.vectorize_mode=sync"),

@@ -53,19 +53,21 @@ TRAINED = {
     "dqn recurrent": (*REPLAY, *ONE, "algorithm=dqn", "env=cartpole", LOCAL, SEQUENCES, *LSTM),
     "sac": (*REPLAY, *ONE, "algorithm=sac", "env=pendulum", LOCAL),
     "sac normalised": (*REPLAY, *ONE, "algorithm=sac", "env=pendulum", "preprocessing=normalize", LOCAL),
+    "tqc": (*REPLAY, *ONE, "algorithm=tqc", "env=pendulum", LOCAL),
+    "tqc normalised": (*REPLAY, *ONE, "algorithm=tqc", "env=pendulum", "preprocessing=normalize", REMOTE),
     "appo": (*ASYNC, "algorithm=appo", REMOTE),
     "appo normalised": (*ASYNC, "algorithm=appo", "preprocessing=normalize", REMOTE),
     "impala": (*ASYNC, "algorithm=impala", REMOTE),
     "impala normalised": (*ASYNC, "algorithm=impala", "preprocessing=normalize", REMOTE),
 }
-EXPORTED = ("ppo", "ppo-shifted", "dqn", "sac", "appo", "impala")
+EXPORTED = ("ppo", "ppo-shifted", "dqn", "sac", "tqc", "appo", "impala")
 ASYNCHRONOUS = {"appo", "impala"}
-SLOW = ASYNCHRONOUS | {name for name in TRAINED if " " in name} - {
+SLOW = {"tqc", *ASYNCHRONOUS} | {name for name in TRAINED if " " in name} - {
     "ppo normalised, stacked",
     "ppo with connectors of one's own",
 }
-NIGHTLY = {"appo", "appo normalised", "impala normalised"}
-"""As IMPALA's is."""
+NIGHTLY = {"appo", "appo normalised", "impala normalised", "tqc normalised"}
+"""As IMPALA's and SAC's are."""
 MARKS = {**dict.fromkeys(SLOW, pytest.mark.slow), **dict.fromkeys(NIGHTLY, pytest.mark.nightly)}
 
 

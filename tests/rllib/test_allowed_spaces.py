@@ -13,6 +13,7 @@ from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from experiments.config.errors import ConfigurationError
@@ -26,6 +27,7 @@ ALGORITHMS: dict[type[AlgorithmConfig], list[gym.Space[Any]]] = {
     IMPALAConfig: [TWO, CONTINUOUS, SEVERAL],
     DQNConfig: [TWO],
     SACConfig: [CONTINUOUS],
+    TQCConfig: [CONTINUOUS],
 }
 
 
@@ -97,14 +99,17 @@ def test_actions_that_no_algorithm_takes_are_refused(actions: gym.Space[Any]) ->
         check_spaces("a", PPOConfig, "mine", VECTOR, actions)
 
 
+@pytest.mark.parametrize("config_class", [SACConfig, TQCConfig])
 @pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (0, np.inf), (-3e38, 3e38)])
-def test_sac_is_refused_actions_to_which_it_cannot_stretch_its_own(bounds: tuple[float, float]) -> None:
+def test_who_squashes_actions_is_refused_those_to_which_it_cannot_stretch_its_own(
+    config_class: type[AlgorithmConfig], bounds: tuple[float, float]
+) -> None:
     endless = spaces.Box(np.array([-1, bounds[0]], np.float32), np.array([1, bounds[1]], np.float32))
     with pytest.raises(
         ConfigurationError,
         match=r"algorithm=a squashes actions between two bounds.*ppo, or register .*TransformAction\(env",
     ):
-        check_spaces("a", SACConfig, "mine", VECTOR, endless)
+        check_spaces("a", config_class, "mine", VECTOR, endless)
     check_spaces("a", PPOConfig, "mine", VECTOR, endless)
 
 

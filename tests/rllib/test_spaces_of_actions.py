@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from experiments.config.errors import ConfigurationError
 from experiments.rllib.building import build_algorithm_config
+from tests.support.algorithms import ON_POLICY
 from tests.support.drawn_spaces import (
     ANYTHING,
     DRAWN_ACTIONS,
     DRAWN_MASKS,
     DRAWN_OBSERVATIONS,
-    ON_POLICY,
     TWO,
     AnySpaces,
     Drawn,
@@ -27,6 +27,7 @@ from tests.support.drawn_spaces import (
     sampled,
     trial_with,
 )
+from tests.support.suite import ALGORITHMS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -110,7 +111,7 @@ def test_actions_are_those_of_the_wrapper_that_a_person_would_write_to_the_bit(
 
 
 @pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64, np.float16])
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "sac"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_box_of_other_numbers_is_refused(algorithm: str, kind: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"env=drawn has actions Box.*Register it anew"):
         build_algorithm_config(trial_with(algorithm, gym.spaces.Box(0, 1, (2,), kind)))

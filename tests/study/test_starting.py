@@ -19,17 +19,18 @@ from tests.support.trials import REPLAY, Make, run
 
 STILL = "algorithm.training.lr=1e-30"
 """A learning rate that moves no weight in single precision."""
-STILL_SAC = tuple(f"algorithm.training.{name}=1e-30" for name in ("actor_lr", "critic_lr", "alpha_lr"))
+STILL_OF_THREE = tuple(f"algorithm.training.{name}=1e-30" for name in ("actor_lr", "critic_lr", "alpha_lr"))
 TRAINED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ppo": ((*TINY, *ONE, "env=cartpole", LOCAL), (STILL,)),
     "ppo, remote": ((*TINY, *ONE, "env=pendulum", REMOTE), (STILL,)),
     "dqn": ((*REPLAY, *ONE, "algorithm=dqn", "env=cartpole", LOCAL), (STILL,)),
-    "sac": ((*REPLAY, *ONE, "algorithm=sac", "env=pendulum", REMOTE), STILL_SAC),
+    "sac": ((*REPLAY, *ONE, "algorithm=sac", "env=pendulum", REMOTE), STILL_OF_THREE),
+    "tqc": ((*REPLAY, *ONE, "algorithm=tqc", "env=pendulum", LOCAL), STILL_OF_THREE),
     "appo": ((*ASYNC, "algorithm=appo", REMOTE), (STILL,)),
     "impala": ((*ASYNC, "algorithm=impala", REMOTE), (STILL,)),
 }
-MARKS = {"ppo": (), **dict.fromkeys(("sac", "appo", "impala"), pytest.mark.nightly)}
-"""The others are slow. IMPALA and APPO start as PPO with a remote runner does, SAC as DQN."""
+MARKS = {"ppo": (), **dict.fromkeys(("sac", "tqc", "appo", "impala"), pytest.mark.nightly)}
+"""The others are slow. IMPALA and APPO start as PPO with a remote runner does, SAC and TQC as DQN."""
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
 
@@ -62,7 +63,7 @@ def test_a_trial_that_learns_nothing_scores_as_the_policy_that_it_starts_from(
     without = run(make(replace(untouched, starts_from=None), folder=studies / "two" / "trials" / "without"))
     assert without[-1]["weights"] != again[-1]["weights"]
     assert start.policy.env_steps == plan_of(*overrides).trials[0].budget_env_steps
-    if name == "sac":
+    if still == STILL_OF_THREE:  # the third one is the temperature's
         temperatures = [
             starting_weights.of_checkpoint(next(f.glob("checkpoints/0*")))["curr_log_alpha"]
             for f in folder.parent.iterdir()

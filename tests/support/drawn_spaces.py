@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 
 from experiments.config.trial_config import TrialConfig
 from experiments.envs import masked
+from experiments.fast.off_policy import FastOffPolicy
 from experiments.fast.stepping import DirectSampler
 from experiments.policies.onnx_graph import _Policy, input_dtype
 from experiments.rllib.building import build_algorithm_config, networks_of, observed_environment_of
 from experiments.rllib.made_environments import spaces as spaces_of
+from tests.support.algorithms import suits
 from tests.support.exported import policy_of
 from tests.support.planning import plan_for
+from tests.support.suite import ALGORITHMS
 
 VECTOR, TWO = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
-ON_POLICY = ("ppo", "ppo_ewma", "impala", "appo")
 _PAIRS: list[tuple[gym.Space[Any], gym.Space[Any]]] = []
 
 
@@ -65,7 +67,7 @@ gym.register("drawn/Spaces-v0", entry_point=AnySpaces, max_episode_steps=4, disa
 
 @functools.cache
 def _trial_of(algorithm: str) -> TrialConfig:
-    env = "env=pendulum" if algorithm == "sac" else "env=acrobot"
+    env = "env=acrobot" if suits(algorithm, TWO) else "env=pendulum"
     networks = ("++algorithm.rl_module.fcnet_hiddens=[4]", "++algorithm.rl_module.fcnet_activation=tanh")
     how = ("study=single", "seeds=[0]", "evaluation.final_episodes=2", "preprocessing=none")
     return plan_for(*how, *networks, f"algorithm={algorithm}", env).trials[0]
@@ -110,7 +112,7 @@ def sampled(trial: TrialConfig, fast: bool = True, env_steps: int = 12) -> list[
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=3, rollout_fragment_length=4)
     runner = config.env_runner_cls(config=config, worker_index=0)
     AnySpaces.taken.clear()
-    if fast and hasattr(config, "replay_buffer_config"):
+    if issubclass(config.algo_class, FastOffPolicy):
         DirectSampler(runner).sample(env_steps)
     else:
         runner.sample(num_timesteps=env_steps, explore=True)
@@ -222,8 +224,7 @@ Drawn = tuple[str, gym.Space[Any], gym.Space[Any]]
 
 
 def _suiting(actions: gym.Space[Any]) -> tuple[str, ...]:
-    of_kind = {spaces.Discrete: ("dqn",), spaces.Box: ("sac",)}
-    return (*ON_POLICY, *of_kind.get(type(actions), ()))
+    return tuple(name for name in ALGORITHMS if suits(name, actions))
 
 
 DRAWN_ACTIONS: st.SearchStrategy[Drawn] = _ACTIONS.flatmap(
@@ -241,7 +242,7 @@ DRAWN_MASKS: st.SearchStrategy[Drawn] = st.tuples(
 )
 """Observations beside a mask of actions that are mostly taken."""
 ANYTHING: st.SearchStrategy[Drawn] = st.tuples(
-    st.sampled_from([*ON_POLICY, "dqn", "sac"]),
+    st.sampled_from(ALGORITHMS),
     st.one_of(_ACTIONS, _OTHER_ACTIONS, _nested(_ACTIONS)),
     st.one_of(_VECTORS, _nested(st.one_of(_VECTORS, _OTHER_OBSERVATIONS)), _OTHER_OBSERVATIONS),
 )

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 
+ALGORITHMS = tuple(sorted(file.stem for file in (ROOT / "conf" / "algorithm").glob("*.yaml")))
+"""Every algorithm, by the files that there are."""
 PAIRS = [
-    (algorithm.stem, env.stem)
-    for algorithm in sorted((ROOT / "conf").glob("algorithm/*.yaml"))
+    (algorithm, env.stem)
+    for algorithm in ALGORITHMS
     for env in sorted((ROOT / "conf").glob("env/*.yaml"))
-    if algorithm.stem != "base" and env.stem != "gym"  # which needs an id
+    if env.stem != "gym"  # which needs an id
 ]
 """Every algorithm on every environment, by the files that there are."""
 

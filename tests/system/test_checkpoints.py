@@ -61,6 +61,10 @@ RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param("tqc", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
+        pytest.param(
+            "tqc", "pendulum", ("budget_env_steps=600", *REPLAY, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_an_interrupted_trial_is_the_same_to_the_bit(

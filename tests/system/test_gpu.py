@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support.algorithms import env_of
 from tests.support.driver import Driver
 from tests.support.outputs import SMALL, assert_same, is_halfway, left_in, run_id
-from tests.support.suite import ROOT, TINY, RunSuite
+from tests.support.suite import ALGORITHMS, ROOT, TINY, RunSuite
 
 GPUS = 1
 SINGLE = ("study.space={}", f"hardware.num_gpus={GPUS}")
@@ -91,19 +92,17 @@ def test_a_logged_trial_is_reproduced(run_suite: RunSuite, tmp_path: Path) -> No
     assert re.search(r"\bidentical\b", again.stdout), again.stdout
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "env"),
-    [("ppo", "cartpole"), ("dqn", "cartpole"), ("sac", "pendulum"), ("impala", "cartpole"), ("appo", "cartpole")],
-)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("learners", [0, 1])
-def test_every_algorithm_finishes(run_suite: RunSuite, tmp_path: Path, algorithm: str, env: str, learners: int) -> None:
+def test_every_algorithm_finishes(run_suite: RunSuite, tmp_path: Path, algorithm: str, learners: int) -> None:
     where = (
         "hardware.num_cpus=4",
         f"hardware.num_learners={learners}",
         "hardware.num_gpus_per_learner=0.5",
         "seeds=[0,1]",
     )
-    done = run_suite("study=smoke", *SINGLE, *where, f"algorithm={algorithm}", f"env={env}", timeout_s=600)
+    words = ("study=smoke", *SINGLE, *where, f"algorithm={algorithm}", f"env={env_of(algorithm)}")
+    done = run_suite(*words, timeout_s=600)
     assert done.returncode == 0, done.stdout + done.stderr
     # the second trial after the first one in its process, or beside it
     assert len(logged(tmp_path / "out", "final/score")) == 2

@@ -13,7 +13,7 @@ from analysis.questions.labels import with_interval
 from experiments.limits.cpus import usable_cpus
 from tests.support.commands import run_here
 from tests.support.head import ray_head
-from tests.support.suite import PAIRS, TINY, RunSuite
+from tests.support.suite import ALGORITHMS, PAIRS, TINY, RunSuite
 
 
 def runs(out: Path, kind: str) -> list[tuple[str, str]]:
@@ -141,7 +141,7 @@ def test_hydras_own_flags_work(suite_here: RunSuite) -> None:
 def test_help_lists_the_choices_and_what_every_study_has_with_what_it_means(suite_here: RunSuite) -> None:
     said = suite_here("--help")
     assert said.returncode == 0
-    assert re.search(r"algorithm= +appo, dqn, impala, ppo, ppo_ewma, sac", said.stdout)
+    assert re.search(rf"algorithm= +{', '.join(ALGORITHMS)}\n", said.stdout)
     assert "stall_after_s: 600 # seconds without a sign of life that end a trial" in said.stdout
 
 

@@ -83,7 +83,10 @@ def test_each_environment_of_dqn_gets_an_action_of_its_own(plan_of: PlanOf) -> N
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("algorithm=sac", "env=pendulum"), "RLlib's SAC has no recurrent networks"),
+        *(
+            ((f"algorithm={name}", "env=pendulum"), f"RLlib has no recurrent networks for algorithm={name}")
+            for name in ("sac", "tqc")
+        ),
         (
             (
                 "algorithm=dqn",

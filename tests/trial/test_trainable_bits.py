@@ -41,7 +41,12 @@ def test_the_same_trial_is_the_same_to_the_bit_on_a_reused_actor_and_a_fresh_one
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "env"), [("dqn", "cartpole"), pytest.param("sac", "pendulum", marks=pytest.mark.slow)]
+    ("algorithm", "env"),
+    [
+        ("dqn", "cartpole"),
+        pytest.param("sac", "pendulum", marks=pytest.mark.slow),
+        pytest.param("tqc", "pendulum", marks=pytest.mark.slow),
+    ],
 )
 def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Make, algorithm: str, env: str) -> None:
     # Replay buffers draw from the operating system's entropy unless they are seeded.
@@ -68,8 +73,9 @@ def test_replay_algorithms_are_the_same_to_the_bit_too(plan_of: PlanOf, make: Ma
         ),
         (*REPLAY, "algorithm=dqn", "hardware.num_env_runners=0"),
         pytest.param((*REPLAY, "algorithm=sac", "env=pendulum", "hardware.num_env_runners=0"), marks=pytest.mark.slow),
+        pytest.param((*REPLAY, "algorithm=tqc", "env=pendulum", "hardware.num_env_runners=0"), marks=pytest.mark.slow),
     ],
-    ids=["ppo", "ppo, remote runner", "dqn", "sac"],
+    ids=["ppo", "ppo, remote runner", "dqn", "sac", "tqc"],
 )
 def test_fast_parts_give_the_results_of_rllibs_own(plan_of: PlanOf, make: Make, settings: tuple[str, ...]) -> None:
     fast, stock = (
@@ -204,7 +210,7 @@ def test_a_trial_that_was_set_up_and_never_stepped_leaves_no_trace(plan_of: Plan
 def test_a_trial_that_takes_over_another_ones_weights_keeps_its_own_settings(
     overrides: tuple[str, ...], plan_of: PlanOf, make: Make, tmp_path: Path
 ) -> None:
-    name = "actor_lr" if "algorithm=sac" in overrides else "lr"
+    name = "actor_lr" if "actor_lr" in tiny(plan_of, *overrides).algorithm["training"] else "lr"
     parent, settings = (tiny(plan_of, *overrides, f"algorithm.training.{name}={lr}") for lr in (1e-3, 1e-6))
     first = make(parent, folder=tmp_path / parent.folder_name)
     first._followed = True

@@ -15,6 +15,7 @@ from ray.rllib.algorithms.appo.torch.default_appo_torch_rl_module import Default
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
+from ray.rllib.algorithms.tqc.torch.default_tqc_torch_rl_module import DefaultTQCTorchRLModule
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -121,11 +122,16 @@ class PreprocessedSACModule(_OffPolicy, DefaultSACTorchRLModule):  # type: ignor
     """SAC's, whose exploration is its inference."""
 
 
+class PreprocessedTQCModule(_OffPolicy, DefaultTQCTorchRLModule):  # type: ignore[misc]
+    """TQC's, of which the same holds."""
+
+
 _MODULES: dict[type[RLModule], type[RLModule]] = {
     DefaultPPOTorchRLModule: PreprocessedPPOModule,
     DefaultAPPOTorchRLModule: PreprocessedAPPOModule,
     DefaultDQNTorchRLModule: PreprocessedDQNModule,
     DefaultSACTorchRLModule: PreprocessedSACModule,
+    DefaultTQCTorchRLModule: PreprocessedTQCModule,
 }
 
 

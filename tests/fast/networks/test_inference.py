@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-from experiments.fast.networks.inference import deterministic_actions, inference_function
+from experiments.fast.networks.inference import deterministic_actions, exploration_function, inference_function
 from tests.support.fast_off_policy import dqn, runner_of, sac
 from tests.support.fast_ppo import config_of
 from tests.support.preprocessed import NORMALIZE, with_preprocessing
@@ -52,6 +53,12 @@ def test_actions_are_those_of_the_module(name: str) -> None:
         if Columns.ACTION_DIST_INPUTS in found:
             taken = deterministic_actions(module.get_inference_action_dist_cls(), found[Columns.ACTION_DIST_INPUTS])
             assert torch.equal(taken, actions_of(module, expected))
+
+
+def test_the_module_of_an_algorithm_that_is_derived_from_sac_is_asked_itself() -> None:
+    module = runner_of(SingleAgentEnvRunner, sac(True, config_class=TQCConfig)).module
+    assert inference_function(module) == module._forward_inference
+    assert exploration_function(module) is None
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn", "sac"])

@@ -13,6 +13,7 @@ from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import TargetNetworkAPI
@@ -31,15 +32,13 @@ CASES = [
     *((APPOConfig, entry) for entry in [*ON_POLICY, "forward_target"]),
     *((DQNConfig, entry) for entry in REPLAYING),
     *((SACConfig, entry) for entry in REPLAYING),
+    *((TQCConfig, entry) for entry in REPLAYING),
 ]
 
 
 def module_of(config_class: Any, settings: dict[str, Any] | None) -> Any:
-    env = (
-        plan_for("study=smoke", "study.space={}", f"env={'pendulum' if config_class is SACConfig else 'cartpole'}")
-        .trials[0]
-        .env
-    )
+    name = "pendulum" if issubclass(config_class, SACConfig) else "cartpole"
+    env = plan_for("study=smoke", "study.space={}", f"env={name}").trials[0].env
     config = config_class().rl_module(model_config={"fcnet_hiddens": [8]})
     if settings is not None:
         with_preprocessing(config, settings)
