@@ -20,7 +20,7 @@ from experiments.fast.stepping import DirectSampler
 from experiments.policies.onnx_graph import _Policy, input_dtype
 from experiments.rllib.building import build_algorithm_config, networks_of, observed_environment_of
 from experiments.rllib.made_environments import spaces as spaces_of
-from tests.support.algorithms import suits
+from tests.support.algorithms import ON_POLICY, suits
 from tests.support.exported import policy_of
 from tests.support.planning import plan_for
 from tests.support.suite import ALGORITHMS
