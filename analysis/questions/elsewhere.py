@@ -86,7 +86,7 @@ def elsewhere(
             }
             for cell, times in zip(factors.cells.to_dict("records"), of_learning, strict=True)
         ]
-    table = pd.DataFrame(rows)
+    table = factors.possible(pd.DataFrame(rows))
     learned = factors.env_steps
     steps = np.exp(learned.draws(_places(factors, table, learned, factors.throughput), np.random.default_rng(0)))
     few, middle, many = np.quantile(steps, [(1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2], axis=0)

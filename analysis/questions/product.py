@@ -129,6 +129,17 @@ class Factors:
         columns = [*(frame[axis].astype(float) for axis in self.axes), total_envs(frame)]
         return np.asarray(np.log10(np.column_stack(columns)))
 
+    def possible(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows, with batch and environments of each runner, that can be run. An algorithm that samples while it
+        learns makes batches of whole samples: none has more environments than a batch as large, or a smaller one, was
+        tried with.
+        """
+        if self.throughput.staleness is None:
+            return frame
+        tried = pd.concat([self.rounds, self.learned])
+        most = [tried.loc[tried[BATCH] <= batch, ENVS].max() for batch in frame[BATCH]]
+        return frame[frame[ENVS].to_numpy() <= np.array(most)].reset_index(drop=True)
+
     def start_s(self, runners: pd.Series) -> Array:
         """Seconds before training, by the runners."""
         starts = zip(self.rounds[RUNNERS].astype(int), self.rounds["start_s"].fillna(0.0), strict=True)
@@ -192,7 +203,7 @@ def product_of(evidence: Evidence) -> Product | None:
 
 def _predicted(factors: Factors, named: pd.DataFrame) -> pd.DataFrame:
     layouts = factors.rounds[[*_OF_LAYOUT]].drop_duplicates()
-    cells = factors.cells.merge(layouts, how="cross")
+    cells = factors.possible(factors.cells.merge(layouts, how="cross"))
     start_s = factors.start_s(cells[RUNNERS])
     candidates = Candidates(
         factors.place(cells),

@@ -221,6 +221,18 @@ def test_what_old_samples_cost_is_not_told_where_all_were_learned_from_at_one_ag
     assert "whether they cost any cannot be told yet" in " ".join(sentences(replace(found, table=table)))
 
 
+def test_batches_are_whole_samples_so_that_small_ones_have_no_layout_of_many_environments() -> None:
+    runs = stale().runs
+    small = runs[(runs["phase"] == "search") & (runs["num_envs_per_env_runner"] == 4)]
+    small = small.assign(config="b=512 " + small["config"].astype(str), train_batch_size_total=512)
+    runs = pd.concat([runs.astype({"config": str}), small.astype({"config": str})], ignore_index=True)
+    names = pd.CategoricalDtype(list(runs["config"].unique()), ordered=True)
+    found = product_of(Evidence(runs.astype({"config": names}), axes=AXES))
+    assert found is not None
+    envs = found.table.groupby("train_batch_size_total")["num_envs_per_env_runner"].agg(set).to_dict()
+    assert envs == {512: {4}, 2048: {4, 16}}
+
+
 def test_of_synchronous_algorithms_nothing_is_said_of_the_age_of_samples() -> None:
     found = product_of(study(CONFIRMED))
     assert found is not None

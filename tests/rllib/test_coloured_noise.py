@@ -196,12 +196,6 @@ def test_a_study_can_search_it(plan_of: PlanOf) -> None:
     assert [c.label for c in plan.configurations] == [f"{EXPONENT}={value}" for value in ("0", "0.5", "1")]
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "sac"])
-def test_tuned_settings_of_mountain_car_explore_with_it(plan_of: PlanOf, algorithm: str) -> None:
-    trial = plan_of("study.space={}", f"algorithm={algorithm}", "env=mountaincar_continuous").trials[0]
-    assert build_algorithm_config(trial).model_config[EXPONENT] == trial.algorithm["training"][EXPONENT] > 0
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -34,5 +34,5 @@ def env_of(algorithm: str) -> str:
     return "cartpole" if suits(algorithm, gym.spaces.Discrete(2)) else "pendulum"
 
 
-ON_POLICY = tuple(name for name in ALGORITHMS if not issubclass(class_of(name), DQNConfig))
+ON_POLICY = tuple(name for name in ALGORITHMS if not issubclass(class_of(name), (DQNConfig, SACConfig)))
 """Those that take any actions."""
