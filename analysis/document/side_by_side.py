@@ -1,6 +1,5 @@
 """Two studies or more side by side: one page, and its short form for the terminal."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from analysis.document.parts import MODERATED, figure_of
 from analysis.document.side_tables import best_table, facts_table, settings_table, shared_tables
 from analysis.document.side_words import cell, chosen_of, commit, has, in_words, machine, refused, row_of, values_of
 from analysis.document.tables import section
+from analysis.document.terminal import wrapped
 from analysis.evidence import is_measured
 from analysis.load import Study
 from analysis.plots import learning_curves, style, throughput_bars
@@ -34,9 +34,6 @@ from analysis.stats.interval import CONFIDENCE
 from experiments.contract import NOT_HASHED
 from experiments.contract.words import plural
 
-WIDTH = 80
-"""Columns of the terminal."""
-_KEY = 12
 _MOST_IN_TERMINAL = 8
 """Settings that differ, shown there."""
 _NO_STUDY_SETTINGS = (
@@ -72,7 +69,7 @@ class SideBySide:
 
     Attributes:
         html: The page.
-        lines: The short form, at most `WIDTH` columns wide.
+        lines: The short form, at most `terminal.WIDTH` columns wide.
     """
 
     html: str
@@ -328,22 +325,24 @@ def _lines(
         size = (
             f"{plural(side.runs['config'].nunique(), 'configuration')} x {plural(side.runs['seed'].nunique(), 'seed')}"
         )
-        found += _line(side.letter, f"{study.experiment}, {study.run_id}")
-        found += _line("", f"{size}, {study.status}; {machine(side)}; commit {commit(study)}")
+        found += wrapped(side.letter, f"{study.experiment}, {study.run_id}")
+        found += wrapped("", f"{size}, {study.status}; {machine(side)}; commit {commit(study)}")
         for config in chosen_of(study).values():
             row = row_of(study, config)
             measures = [f"{WORDS[m]} {' '.join(cell(row, m))}".strip() for m in MEASURES if has(row, m)]
-            found += _line("", f"recommends {config}: {', '.join(measures)} ({plural(int(row['num_seeds']), 'seed')})")
+            found += wrapped(
+                "", f"recommends {config}: {', '.join(measures)} ({plural(int(row['num_seeds']), 'seed')})"
+            )
     for i, setting in enumerate(settings[:_MOST_IN_TERMINAL]):
         words = "; ".join(
             f"{side.letter} {values_of(values)}" for side, values in zip(sides, setting.values, strict=True)
         )
-        found += _line("differs" if not i else "", f"{setting.path}: {words}")
+        found += wrapped("differs" if not i else "", f"{setting.path}: {words}")
     if (more := len(settings) - _MOST_IN_TERMINAL) > 0:
-        found += _line("", f"and {more} more, on the page")
+        found += wrapped("", f"and {more} more, on the page")
     for paragraph in answers:
         for i, sentence in enumerate(paragraph):
-            found += _line("answer" if not i else "", sentence)
+            found += wrapped("answer" if not i else "", sentence)
     for (a, b), num_shared in pairs.items():
         of_pair = common[(common["a"] == a) & (common["b"] == b)]
         clear = of_pair[of_pair["p_adjusted"] < 1 - CONFIDENCE]
@@ -354,18 +353,10 @@ def _lines(
             if num_shared
             else _nothing_shared(a, b, sides)
         )
-        found += _line("shared", words)
+        found += wrapped("shared", words)
         for row in clear.to_dict("records"):
-            found += _line("", f"{row['config_a']}: {in_words(row)}")
+            found += wrapped("", f"{row['config_a']}: {in_words(row)}")
     for key, sentences in (("missing", gaps), ("mind", cautions)):
         for i, sentence in enumerate(sentences):
-            found += _line(key if not i else "", sentence)
+            found += wrapped(key if not i else "", sentence)
     return found
-
-
-def _line(key: str, text: str) -> list[str]:
-    """A key and its text, without marks."""
-    plain = text.replace("`", "").replace("**", "").replace("\u2013", "-").replace("\u2265", ">=")
-    return textwrap.wrap(
-        f"{key:<{_KEY}}{plain}", WIDTH, subsequent_indent=" " * _KEY, break_on_hyphens=False, drop_whitespace=True
-    ) or [key]

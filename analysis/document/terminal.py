@@ -1,6 +1,7 @@
-"""Tables on the terminal: a study's closing table, and how a policy did."""
+"""What is shown on the terminal: a study's closing table, how a policy did, and paragraphs."""
 
 import math
+import textwrap
 from collections.abc import Callable
 from functools import partial
 
@@ -25,6 +26,10 @@ from analysis.questions.labels import (
     with_interval,
 )
 from analysis.questions.product import LAYOUT, Product
+from experiments.contract.words import LABEL_WIDTH, labelled
+
+WIDTH = 80
+"""Columns of a paragraph."""
 
 _Columns = dict[str, Callable[[pd.Series], str]]
 
@@ -189,3 +194,16 @@ def _steps(row: pd.Series) -> str:
         return f"not in {row['budget_env_steps']:,}"
     steps = with_interval(row, "env_steps_to_target")
     return f">= {steps}" if row["num_reached"] < row["num_seeds"] else steps
+
+
+def wrapped(label: str, text: str) -> list[str]:
+    """Markdown without its marks, in lines of at most `WIDTH` columns; the first begins with what it is about.
+
+    Args:
+        label: What it is about; "" where the paragraph before says it.
+        text: One or more sentences.
+    """
+    plain = text.replace("`", "").replace("**", "").replace("\u2013", "-").replace("\u2265", ">=")
+    return textwrap.wrap(
+        labelled(label, plain), WIDTH, subsequent_indent=" " * LABEL_WIDTH, break_on_hyphens=False, drop_whitespace=True
+    ) or [label]

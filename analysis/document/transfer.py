@@ -12,6 +12,7 @@ from analysis.document.caveats import FEW_SEEDS
 from analysis.document.command_line import hydra_value
 from analysis.document.page import environment
 from analysis.document.tables import Table, section
+from analysis.document.terminal import wrapped
 from analysis.load import Study
 from analysis.questions.labels import FORMS, WORDS, code, listed, shown
 from analysis.questions.shared_settings import FEWEST, MULTIPLES, Source
@@ -34,8 +35,8 @@ METHODS = (
     "seeds of each setting. Noise pulls it towards 0: how far, the halves of a case's own seeds show.",
     "**Regret.** How much worse than its own best a case fares with what the others choose, by their mean score. Half "
     f"of its seeds choose its own best and the other half judges, in up to {SPLITS} splits; a seed that judges chooses "
-    "nowhere. 95% intervals are Student's: of a case over its seeds, of a mean over the cases. Below 0 the others "
-    "choose better than half of its own seeds do.",
+    "nowhere. 95% intervals are Student's: of a case over its seeds, of a mean over three cases or more. Below 0 "
+    "the others choose better than half of its own seeds do.",
     "**What it is expected to cost** elsewhere is the mean regret, as if the cases were drawn from all that one could "
     "ask about.",
 )
@@ -194,8 +195,8 @@ def _cautions(found: Transfer) -> list[str]:
     said, best = [], found.best
     if len(found.parts) == FEWEST:
         said.append(
-            f"Two {found.kind}s say little of a third: each is judged by the choice of the other alone. "
-            "Name more studies to know what a setting costs elsewhere."
+            f"Two {found.kind}s say little of a third, and their mean has no interval: each is judged by the choice of "
+            "the other alone. Name more studies to know what a setting costs elsewhere."
         )
     if best.num_seeds < FEW_SEEDS:
         said.append(
@@ -343,7 +344,6 @@ def _chosen(carried: Carried, one: LeftOut) -> str:
     )
 
 
-def _block(key: str, sentences: Sequence[str]) -> list[str]:
-    """Sentences without marks, the first with their key."""
-    plain = [sentence.replace("`", "").replace("**", "") for sentence in sentences]
-    return [labelled("" if i else key, sentence) for i, sentence in enumerate(plain)]
+def _block(label: str, sentences: Sequence[str]) -> list[str]:
+    """A paragraph each, of which the first has the label."""
+    return [line for i, sentence in enumerate(sentences) for line in wrapped("" if i else label, sentence)]

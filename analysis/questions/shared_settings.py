@@ -115,6 +115,11 @@ class Part:
         """The fewest of any configuration."""
         return int(self.scores.notna().sum(axis=1).min())
 
+    @property
+    def streams(self) -> list[tuple[str, str, int]]:
+        """What the random draws of each seed are: those of another part with the same ones are no others."""
+        return [(self.env, self.algorithm, int(seed)) for seed in self.scores.columns]
+
     def mean(self, config: str) -> float:
         """Mean score of a configuration, as a return."""
         low, high = self.scale

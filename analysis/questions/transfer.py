@@ -28,6 +28,9 @@ from analysis.stats.interval import Array, Interval, mean_interval
 from analysis.stats.rank_correlation import RankCorrelations, rank_correlations
 from analysis.stats.regret import Regret, regret
 
+FEWEST_FOR_AN_INTERVAL = 3
+"""Parts: of two values Student's t is thirteen standard errors wide either way."""
+
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -56,7 +59,7 @@ class Carried:
         correlations: Of their scores between parts, by place.
         left_out: Each part in turn.
         first: The setting that is best over all parts, by mean normalised score.
-        regret: Mean of the parts' regrets; this interval, as the next ones, is over parts.
+        regret: Mean of the parts' regrets; this interval, as the next ones, is over parts, and NaN of two of them.
         by_axis: Axis to the mean regret of its value alone; empty unless two axes have several values.
         at_random: Mean regret of a setting that is picked at random.
     """
@@ -98,7 +101,7 @@ class Transfer:
         best: In the form in which they share most settings; in multiples, where they share as many in both.
         other: In the other form, where that pairs other settings.
         is_one: Whether both forms pair the same.
-        difference: Mean over parts of the regret in the other form minus that in the first; its interval is over parts.
+        difference: Mean over parts of the regret in the other form minus that in the first, likewise.
     """
 
     kind: str
@@ -111,12 +114,7 @@ class Transfer:
     @property
     def same_streams(self) -> list[tuple[Part, Part]]:
         """Parts that are not independent: the same algorithm in the same environment, with a seed in common."""
-        return [
-            (a, b)
-            for i, a in enumerate(self.parts)
-            for b in self.parts[i + 1 :]
-            if (a.env, a.algorithm) == (b.env, b.algorithm) and {*a.scores.columns} & {*b.scores.columns}
-        ]
+        return [(a, b) for i, a in enumerate(self.parts) for b in self.parts[i + 1 :] if {*a.streams} & {*b.streams}]
 
 
 def transfer(sources: Sequence[Source], measure: str, rng: np.random.Generator) -> Transfer:
@@ -165,13 +163,11 @@ def _carried(
     """
     own = [setting for part in parts for setting in part.settings[form]]
     whole = list(dict.fromkeys([*settings, *own]))
-    seeds = sorted({seed for part in parts for seed in part.scores.columns})
-    scores = np.stack(
-        [
-            part.scores.reindex(index=[part.settings[form].get(s, "") for s in whole], columns=seeds).to_numpy(float)
-            for part in parts
-        ]
-    )
+    streams = list(dict.fromkeys(stream for part in parts for stream in part.streams))
+    scores = np.full((len(parts), len(whole), len(streams)), np.nan)
+    for i, part in enumerate(parts):
+        configs = [part.settings[form].get(setting, "") for setting in whole]
+        scores[i][:, [streams.index(stream) for stream in part.streams]] = part.scores.reindex(configs)
     common = scores[:, : len(settings)]
     means = known_means(common)
     levels = np.stack([np.unique([s[i] for s in whole], return_inverse=True)[1] for i in range(len(axes))], axis=1)
@@ -201,8 +197,9 @@ def _best(means: Array) -> int:
 
 
 def _packed(scores: Array) -> Array:
-    """The same with NaN behind the last seed of each."""
-    return np.take_along_axis(scores, np.argsort(np.isnan(scores), axis=-1, kind="stable"), axis=-1)
+    """The same with NaN behind the last seed of each, and no column of NaN alone."""
+    packed = np.take_along_axis(scores, np.argsort(np.isnan(scores), axis=-1, kind="stable"), axis=-1)
+    return packed[..., np.isfinite(packed).any(axis=(0, 1))]
 
 
 def _regrets(carried: Carried) -> list[float]:
@@ -210,5 +207,8 @@ def _regrets(carried: Carried) -> list[float]:
 
 
 def _over_parts(values: Sequence[float]) -> Interval:
+    """A mean over parts; of two of them without an interval, which would say nothing."""
     known = [value for value in values if np.isfinite(value)]
-    return mean_interval(known) if known else Interval(np.nan, np.nan, np.nan)
+    if len(known) < FEWEST_FOR_AN_INTERVAL:
+        return Interval(float(np.mean(known)) if known else np.nan, np.nan, np.nan)
+    return mean_interval(known)

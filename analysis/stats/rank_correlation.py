@@ -78,7 +78,7 @@ def _interval(estimate: Array, draws: Array) -> Interval:
 
 def _of_halves(scores: Array, rng: np.random.Generator) -> float:
     """Mean rank correlation of the means of one half of the seeds with those of the other."""
-    found = []
+    scores, found = scores[:, np.isfinite(scores).any(axis=0)], []
     for half in halves(scores.shape[1], rng):
         parts = scores[:, half], np.delete(scores, half, axis=1)
         found.append(rank_correlation(*map(known_means, parts)))

@@ -30,15 +30,16 @@ def regret(scores: Array, place: int, levels: npt.NDArray[np.int64], rng: np.ran
 
     The best of several means over the seeds that chose it flatters. Half of the environment's seeds therefore choose
     its own best, and the other half judges it beside what the others choose; then the other way round, over many
-    splits. Seeds that judge choose nowhere, in the other environments neither: a seed's streams are the same in
-    two studies of one environment. An environment's own best may be one that was not run in the others.
+    splits. The others choose by all their seeds, but for those that judge: trials of two studies with a seed in common
+    may be the same. An environment's own best may be one that was not run in the others.
 
-    The interval is Student's, over seeds: each has the mean of the differences in which it judged. A negative regret
-    says that the others choose better than half of the environment's own seeds do.
+    The interval is Student's, over seeds: each has the mean of the differences in which it judged. It is of this choice
+    of the others, against what half of the environment's seeds find: less than against its true best, most where seeds
+    vary much (docs/benchmarks/calibration.md). A negative regret says that the others choose better than that half.
 
     Args:
-        scores: (num_environments, num_configurations, num_seeds), NaN where one was not run; a seed has the same place
-            in all of them.
+        scores: (num_environments, num_configurations, num_seeds), NaN where one was not run. A seed has the same place
+            in two environments only if its trials may be the same there.
         place: Of the environment.
         levels: (num_configurations, num_axes): configurations with the same value on an axis have the same number.
         rng: For the splits.

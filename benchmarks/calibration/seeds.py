@@ -10,7 +10,7 @@ import numpy as np
 from analysis.stats.comparisons import leaders, p_values, probability_of_improvement
 from analysis.stats.interval import Array
 from analysis.stats.moderated import paired_differences
-from benchmarks.calibration import batch_size, on_pools, robustness
+from benchmarks.calibration import batch_size, on_pools, robustness, transfer
 from benchmarks.calibration.learning_rate_batch import (
     CURVES,
     GRIDS,
@@ -111,8 +111,9 @@ def measure(quick: bool) -> Report:
         *robustness.statistics(SHAPES, few, np.random.default_rng(1)),
         *on_pools.statistics(few, np.random.default_rng(3)),
         *batch_size.statistics(SHAPES, few, np.random.default_rng(4)),
+        *transfer.statistics(few // 20, np.random.default_rng(5)),
     ]
-    notes = (*NOTES, *robustness.NOTES, *on_pools.NOTES, *batch_size.NOTES)
+    notes = (*NOTES, *robustness.NOTES, *on_pools.NOTES, *batch_size.NOTES, *transfer.NOTES)
     return Report(
         name="calibration",
         title="Calibration of the statistics",

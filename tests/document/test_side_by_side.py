@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.document.side_by_side import WIDTH, build, side_of
+from analysis.document.side_by_side import build, side_of
+from analysis.document.terminal import WIDTH
 from analysis.load import Study
 from tests.support.report_pages import Page, learning, study_of
 from tests.support.study_frames import make_runs, with_status

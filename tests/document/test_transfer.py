@@ -1,12 +1,14 @@
 """Which settings carry over, in words, on a page and as a command."""
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from analysis.document.terminal import WIDTH
 from analysis.document.transfer import Page as TransferPage
 from analysis.document.transfer import page, sentences, source_of, trial
 from analysis.load import Study
@@ -38,6 +40,12 @@ def study(of_source: Source) -> Study:
 def shown(*sources: Source) -> TransferPage:
     studies = {one.letter: study(one) for one in sources}
     return page(of(*sources), studies, "score", "python analysis/transfer.py 'studies=[a,b]'")
+
+
+def in_short(found: TransferPage) -> str:
+    """What the terminal shows, without its line breaks."""
+    assert max(map(len, found.lines[:-1])) <= WIDTH  # the last is a command to copy
+    return " ".join(" ".join(found.lines).split())
 
 
 ALIKE = (values("A", 3e-3, "cartpole"), values("B", 3e-3, "acrobot"), values("C", 3e-3, "pendulum"))
@@ -81,7 +89,7 @@ def test_the_page_and_the_short_form_say_it() -> None:
     found = shown(*ALIKE)
     told = Page(found.html)
     assert told.open == [] and told.links == []
-    lines = "\n".join(found.lines)
+    lines = in_short(found)
     for text in (told.text, lines):
         assert "Try lr=0.003 train_batch_size_total=512 first" in text
         assert "rl-scaling run algorithm=ppo env=ENV" in text
@@ -89,25 +97,25 @@ def test_the_page_and_the_short_form_say_it() -> None:
     assert "0 to 475" in told.text
     assert "python analysis/transfer.py 'studies=[a,b]'" in told.text
     assert "Spearman's" in told.text
-    assert found.lines[0].startswith("A           hand/ppo-cartpole, 0123456789abcdef")
-    assert "\nleft out    cartpole: the others choose lr=0.003 train_batch_size_total=512, which costs 0.000" in lines
-    assert "\npairs       cartpole and acrobot: rank correlation 0.9" in lines
-    assert "\nmind" not in lines  # three environments, six seeds, ten settings that ran in all
+    assert found.lines[0] == "A           hand/ppo-cartpole, 0123456789abcdef"
+    assert "left out cartpole: the others choose lr=0.003 train_batch_size_total=512, which costs 0.000" in lines
+    assert "pairs cartpole and acrobot: rank correlation 0.9" in lines
+    assert " mind " not in lines  # three environments, six seeds, ten settings that ran in all
 
 
 def test_what_limits_the_conclusions_is_said() -> None:
     wide = values("B", 0.3, "pendulum", factors=(0.1, 1.0, 100.0), num_seeds=3)
-    found = "\n".join(shown(values("A", 3e-3, "cartpole"), wide).lines)
-    assert "mind        Two environments say little of a third" in found
+    found = in_short(shown(values("A", 3e-3, "cartpole"), wide))
+    assert "mind Two environments say little of a third" in found
     assert "3 seeds of a setting are few" in found
     assert "4 settings ran everywhere, of 10 in cartpole and 6 in pendulum" in found
     shorter = values("B", 3e-3, "cartpole", budget_env_steps=20_000)
-    budgets = "\n".join(shown(values("A", 3e-3, "cartpole"), shorter).lines)
+    budgets = in_short(shown(values("A", 3e-3, "cartpole"), shorter))
     assert "100,000 env steps and 20,000 env steps have seeds in common" in budgets
     runs = values("A", 3e-3, "cartpole").runs
     broken = with_status(runs, runs["config"].iloc[0], [0], "failed")
-    assert "missing     A: 1 of 60 trials failed (out of memory)" in "\n".join(
-        shown(Source("A", broken, ALIKE[0].axes, ALIKE[0].points, ALIKE[0].composed), ALIKE[1]).lines
+    assert "missing A: 1 of 60 trials failed (out of memory)" in in_short(
+        shown(replace(ALIKE[0], runs=broken), ALIKE[1])
     )
 
 
