@@ -52,6 +52,13 @@ ONE = study("one", {"lr=1e-3": [480.0, 490.0, 485.0], "lr=1e-2": [100.0, 120.0, 
 TWO = study("two", {"lr=1e-3": [380.0, 390.0, 386.0], "lr=1e-2": [200.0, 220.0, 215.0]}, num_epochs=3)
 
 
+def test_a_limit_that_is_not_set_is_as_one_that_an_earlier_study_did_not_know() -> None:
+    of, record = ONE
+    limits = {"constraints": {"memory_gib": 4, "hours": None}, "hardware": {"price_per_hour": None, "num_cpus": None}}
+    found = side_of("A", of, record, limits).overall
+    assert found == {"constraints.memory_gib": 4, "hardware.num_cpus": None}
+
+
 def test_the_page_and_the_short_form_say_what_differs_and_by_how_much() -> None:
     found = compared(ONE, TWO)
     page, lines = Page(found.html), " ".join(" ".join(found.lines).split())

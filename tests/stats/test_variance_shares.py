@@ -1,15 +1,18 @@
 """The shares of the axes of a grid in the variance between its cells."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
 from analysis.stats.variance_shares import main_effect, total_effect
 
+GRIDS = Path(__file__).parents[2] / "benchmarks/search/data"
 CELLS = np.array([[0.0, 0], [4, 8]])
 """Squares by hand: 36 of the rows, 4 of the columns, 4 of their interaction."""
 
@@ -86,3 +89,21 @@ def test_intervals_cover_a_share_between_none_and_all(num_seeds: int) -> None:
     for shares, truth in ((main, 54 / 79.5), (total, 25.5 / 79.5)):
         assert np.mean([share.low <= truth <= share.high for share in shares]) >= 0.93
         assert abs(np.mean([share.estimate for share in shares]) - truth) < 0.05
+
+
+@pytest.mark.parametrize(("grid", "measure"), [("ppo_cartpole", "score"), ("ppo_acrobot", "env_steps_to_target")])
+def test_they_cover_with_the_noise_that_seeds_really_have(grid: str, measure: str) -> None:
+    """Scores saturate and collapse: three seeds of each configuration are drawn from ten, whose means are the truth."""
+    table = pd.read_csv(GRIDS / f"{grid}.csv")
+    rates, batches = (sorted(table[name].unique()) for name in table.columns[1:3])
+    table[measure] = table[measure].fillna(table["budget_env_steps"])
+    ten = (
+        table.sort_values([*table.columns[1:3], "seed"])[measure].to_numpy(float).reshape(len(rates), len(batches), 10)
+    )
+    truth = total_effect(np.repeat(ten.mean(axis=-1, keepdims=True), 2, axis=-1), 0).estimate
+    rng, covered = np.random.default_rng(3), []
+    for _ in range(60):
+        drawn = np.take_along_axis(ten, rng.integers(0, 10, (*ten.shape[:2], 3)), axis=-1)
+        share = total_effect(drawn, 0)
+        covered.append(share.low <= truth <= share.high)
+    assert np.mean(covered) >= 0.9
