@@ -70,10 +70,12 @@ def _staleness(product: Product, row: pd.Series) -> list[str]:
     told = f"Samples of {_named(product, row)} are {own:.2g} updates old when they are learned from"
     if own - least < _AS_FRESH:
         return [f"{told}, as fresh as in any layout."]
-    times = interval_of(row, "times_env_steps")
-    cost = f"{shown(times, '.2g')} times the env steps of samples {least:.2g} updates old, as in the freshest layout"
-    unsure = ": whether they cost any cannot be told yet" if times.low <= 1 <= times.high else ""
-    return [f"{told}, which takes {cost}{unsure}."]
+    times, than = interval_of(row, "times_env_steps"), f"samples {least:.2g} updates old, as in the freshest layout"
+    if times.low <= 1 <= times.high:
+        return [
+            f"{told}. What that costs is not known: {times.low:.2g} to {times.high:.2g} times the env steps of {than}."
+        ]
+    return [f"{told}, which takes {shown(times, '.2g')} times the env steps of {than}."]
 
 
 def _checks(checked: pd.DataFrame) -> list[str]:

@@ -22,7 +22,7 @@ from analysis.stats.interval import Interval
 from experiments.contract import PROGRAM
 from experiments.contract.words import labelled, plural
 
-_REGRET, _CORRELATION = ".3f", ".2f"
+_REGRET, _CORRELATION = "z.3f", "z.2f"
 _MOST_IN_TERMINAL = 6
 """Pairs of parts, shown there."""
 METHODS = (
@@ -36,7 +36,8 @@ METHODS = (
     "**Regret.** How much worse than its own best a case fares with what the others choose, by their mean score. Half "
     f"of its seeds choose its own best and the other half judges, in up to {SPLITS} splits; a seed that judges chooses "
     "nowhere. 95% intervals are Student's: of a case over its seeds, of a mean over three cases or more. Below 0 "
-    "the others choose better than half of its own seeds do.",
+    "the others choose better than half of its own seeds do. Simulated, they hold the cost against the true best in 80 "
+    "to 98%; where they miss, they mostly lie too low, since half of the seeds may not find the best.",
     "**What it is expected to cost** elsewhere is the mean regret, as if the cases were drawn from all that one could "
     "ask about.",
 )

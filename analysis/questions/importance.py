@@ -13,7 +13,7 @@ from analysis.evidence import SPEEDS, Evidence
 from analysis.questions.convergence import by_seed
 from analysis.questions.decision import decision_of
 from analysis.questions.machines import trials_by_kind
-from analysis.stats.interval import Array
+from analysis.stats.interval import Array, Interval
 from analysis.stats.variance_shares import main_effect, total_effect
 from experiments.contract import CONFIRM
 
@@ -66,10 +66,18 @@ def importance_of(evidence: Evidence) -> pd.DataFrame:
     rows = []
     for place, axis in enumerate(axes):
         known = {"env": runs["env"].iloc[0], "setting": axis, "num_values": values.shape[place], "measure": measure}
-        shares = main_effect(values, place).columns("main") | total_effect(values, place).columns("total")
+        main, total = _in_order(main_effect(values, place), total_effect(values, place))
+        shares = main.columns("main") | total.columns("total")
         size = {"num_configurations": int(np.prod(values.shape[:-1])), "num_seeds": values.shape[-1]}
         rows.append({**known, **shares, **size})
     return pd.DataFrame(rows, columns=_COLUMNS).sort_values("total", ascending=False, kind="stable", ignore_index=True)
+
+
+def _in_order(main: Interval, total: Interval) -> tuple[Interval, Interval]:
+    """A share by itself and one with interactions, which is no less: what bounds the one bounds the other."""
+    low, high = max(main.low, total.low), min(main.high, total.high)
+    by_itself, with_others = min(main.estimate, high), max(total.estimate, main.estimate, low)
+    return Interval(by_itself, main.low, high), Interval(min(with_others, total.high), low, total.high)
 
 
 def _cells(evidence: Evidence, axes: Sequence[str], measure: str) -> Array | None:

@@ -33,6 +33,12 @@ def test_the_setting_that_decides_is_found_and_the_one_that_does_nothing_is_not(
     lr, gamma = (row for _, row in found.iterrows())
     assert lr["total"] > lr["total_low"] > 0.8 and lr["main"] > 0.9
     assert gamma["total_low"] == gamma["main_low"] == 0 and gamma["total_high"] < 0.2
+    for row in (lr, gamma):
+        assert (
+            row["main"] <= row["total"]
+            and row["main_low"] <= row["total_low"]
+            and row["main_high"] <= row["total_high"]
+        )
     assert (lr["measure"], lr["num_values"], lr["num_configurations"], lr["num_seeds"]) == ("score", 3, 6, 5)
 
 

@@ -218,7 +218,7 @@ def test_what_old_samples_cost_is_not_told_where_all_were_learned_from_at_one_ag
     assert found is not None
     old = found.table.index[found.table["layout"] == "4 x 4"][0]
     table = pd.concat([found.table.loc[[old]], found.table.drop(old)], ignore_index=True)
-    assert "whether they cost any cannot be told yet" in " ".join(sentences(replace(found, table=table)))
+    assert "What that costs is not known: 0." in " ".join(sentences(replace(found, table=table)))
 
 
 def test_batches_are_whole_samples_so_that_small_ones_have_no_layout_of_many_environments() -> None:
