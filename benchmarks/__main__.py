@@ -33,6 +33,7 @@ MODULES = {
     "forecast": "search.forecast",
     "goodput": "search.goodput",
     "joint": "search.joint",
+    "joint_elsewhere": "search.elsewhere",
     "calibration": "calibration.seeds",
     "compare": "calibration.comparing",
     "laws_calibration": "calibration.scaling_laws",
@@ -40,7 +41,7 @@ MODULES = {
     "learning": "learning.scores",
 }
 """Name of a benchmark, and of its page, to its module."""
-LONG = ("calibration", "joint", "learning", "peers", "scale", "times")
+LONG = ("calibration", "joint", "joint_elsewhere", "learning", "peers", "scale", "times")
 """Those that take days, or more than half an hour, or an environment of their own: run where they are named alone."""
 
 

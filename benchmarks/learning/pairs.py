@@ -1,10 +1,10 @@
 """The pairs of algorithm and environment that have to learn, what is published of them, and what was measured here."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from benchmarks.support import kept
@@ -14,6 +14,11 @@ from experiments.config.trial_config import TrialConfig
 FOLDER = Path(__file__).parent
 MEASURED = FOLDER / "data" / "learning.csv"
 """A row a trial. It is kept: measuring all of it takes days."""
+CURVES = MEASURED.with_name("curves.parquet")
+"""The scores on the way, of the trials that were measured since they are kept: a row an evaluation, by
+`CURVE_COLUMNS`.
+"""
+CURVE_COLUMNS = ("algorithm", "env", "config_id", "seed", "env_steps", "score")
 COLUMNS = (
     "algorithm",
     "env",
@@ -43,6 +48,8 @@ class Pair:
         source: Who published it.
         reason: Why the suite may score less; "" if it must not.
         env_steps: Where its trials end, as far as two cores get; NaN where they end as the settings say.
+        report_every_env_steps: Between its evaluations, where it was measured with fewer than the suite now derives;
+            NaN of others.
     """
 
     algorithm: str
@@ -53,6 +60,7 @@ class Pair:
     source: str
     reason: str
     env_steps: float
+    report_every_env_steps: float = math.nan
 
     def __str__(self) -> str:
         return f"{self.algorithm} on {self.env}"
@@ -70,8 +78,9 @@ def pairs() -> list[Pair]:
 
 def settings_of(pair: Pair) -> list[str]:
     """The overrides that make a pair the study that is measured."""
-    ends = [] if np.isnan(pair.env_steps) else [f"budget_env_steps={pair.env_steps:.0f}"]
-    return [f"algorithm={pair.algorithm}", f"env={pair.env}", "study.space={}", *ends]
+    given = {"budget_env_steps": pair.env_steps, "report_every_env_steps": pair.report_every_env_steps}
+    own = [f"{key}={value:.0f}" for key, value in given.items() if not math.isnan(value)]
+    return [f"algorithm={pair.algorithm}", f"env={pair.env}", "study.space={}", *own]
 
 
 def trial_of(pair: Pair, seed: int, overrides: Sequence[str] = ()) -> TrialConfig:
@@ -82,6 +91,24 @@ def trial_of(pair: Pair, seed: int, overrides: Sequence[str] = ()) -> TrialConfi
 def measured(file: Path = MEASURED) -> pd.DataFrame:
     """What was measured so far, by `COLUMNS`."""
     return kept.kept(file, COLUMNS)
+
+
+def keep_curves(points: pd.DataFrame, file: Path = CURVES) -> None:
+    """Add the curves of trials; those of a trial that was measured before are replaced.
+
+    Args:
+        points: With `CURVE_COLUMNS`.
+        file: Parquet.
+    """
+    key, table = list(_KEY), points[list(CURVE_COLUMNS)]
+    if file.exists():
+        known = pd.read_parquet(file)
+        again = pd.MultiIndex.from_frame(known[key]).isin(pd.MultiIndex.from_frame(table[key]))
+        table = pd.concat([known[~again], table], ignore_index=True)
+    file.parent.mkdir(exist_ok=True)
+    scratch = file.with_suffix(".new")
+    table.sort_values([*key, "env_steps"]).to_parquet(scratch, index=False)
+    scratch.replace(file)
 
 
 def keep(rows: pd.DataFrame, file: Path = MEASURED) -> None:

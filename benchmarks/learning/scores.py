@@ -4,7 +4,8 @@
     python -m benchmarks.learning.scores ppo-cartpole sac-pendulum  # these
 
 Each pair is a study of the suite's own command with the settings that the suite ships, five seeds. Trials are kept one
-by one in `benchmarks/learning/data/learning.csv` and not measured again, unless the settings have changed since.
+by one in `benchmarks/learning/data/learning.csv`, with their curves in `curves.parquet`, and not measured again, unless
+the settings have changed since.
 """
 
 import argparse
@@ -24,7 +25,18 @@ from analysis import AnalysisError
 from analysis.load import Study, load_study
 from analysis.questions.labels import shown
 from analysis.stats.tolerance import median_interval
-from benchmarks.learning.pairs import COLUMNS, MEASURED, Pair, keep, measured, pairs, settings_of, trial_of
+from benchmarks.learning.pairs import (
+    COLUMNS,
+    CURVES,
+    MEASURED,
+    Pair,
+    keep,
+    keep_curves,
+    measured,
+    pairs,
+    settings_of,
+    trial_of,
+)
 from benchmarks.learning.sb3 import BESIDE
 from benchmarks.support.harness import (
     ROOT,
@@ -38,6 +50,7 @@ from benchmarks.support.harness import (
     suite_command,
 )
 from experiments.config.compose import CONF
+from experiments.contract import RETURN
 from experiments.contract.sqlite_address import sqlite_uri
 from experiments.contract.words import duration
 from experiments.study.cluster.ray_process import prepare
@@ -88,7 +101,7 @@ def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, ov
     config_id = trial_of(pair, seeds[0], overrides).config_id
     began = _last(name, output_dir)
     if began is not None:
-        keep(_finished(began), file)  # what a run that was ended has left
+        _keep(began, file)  # what a run that was ended has left
     known = measured(file)
     known = known[pair.of(known) & (known["config_id"] == config_id)]
     if not (missing := [seed for seed in seeds if seed not in set(known["seed"])]):
@@ -104,23 +117,27 @@ def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, ov
         run(suite_command([*settings, "report=false", "registry.models=none"], output_dir), log)
     finally:
         if (study := _last(name, output_dir)) is not None:
-            keep(_finished(study), file)
+            _keep(study, file)
 
 
 def _last(name: str, output_dir: Path) -> Study | None:
     """The last execution of a study; None if there is none."""
     database = output_dir / "mlflow.db"
     try:
-        return load_study(name, sqlite_uri(database), metrics=[]) if database.exists() else None
+        return load_study(name, sqlite_uri(database), metrics=[RETURN]) if database.exists() else None
     except AnalysisError:
         return None
 
 
-def _finished(study: Study) -> pd.DataFrame:
-    """Its finished trials, by `COLUMNS`."""
+def _keep(study: Study, file: Path) -> None:
+    """Keep its finished trials, and their curves beside them."""
     runs = study.runs[study.runs["status"] == "finished"]
     where = {"date": date.today().isoformat(), "commit": (git_state().commit or "unknown")[:12], "cpu": host()["cpu"]}
-    return runs.assign(env_steps=runs["budget_env_steps"], **where)[list(COLUMNS)].round({"score": 3, "train_s": 1})
+    rows = runs.assign(env_steps=runs["budget_env_steps"], **where)[list(COLUMNS)]
+    keep(rows.round({"score": 3, "train_s": 1}), file)
+    points = study.curves.loc[study.curves["metric"] == RETURN, ["run_id", "env_steps", "value"]]
+    points = points.merge(runs[["run_id", "algorithm", "env", "config_id", "seed"]], on="run_id")
+    keep_curves(points.rename(columns={"value": "score"}).round({"score": 3}), file.with_name(CURVES.name))
 
 
 def _report(rows: pd.DataFrame) -> Report:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.learning import scores
-from benchmarks.learning.pairs import COLUMNS, Pair, keep, measured, pairs, settings_of
+from benchmarks.learning.pairs import COLUMNS, Pair, keep, keep_curves, measured, pairs, settings_of
 from benchmarks.learning.scores import FEW, OPEN, against_sb3, verdict
 from benchmarks.support.harness import DOCS, Table
 from experiments.config.compose import CONF
@@ -37,6 +37,18 @@ def test_trials_are_kept_and_the_last_measurement_of_one_counts(tmp_path: Path) 
         ["acrobot", 1, 40.0],
         ["cartpole", 0, 20.0],
         ["cartpole", 1, 30.0],
+    ]
+
+
+def test_the_curves_of_a_trial_are_those_of_its_last_measurement(tmp_path: Path) -> None:
+    file = tmp_path / "curves.parquet"
+    for config_id, seed, ends in (("old", 0, (1, 2, 3)), ("old", 1, (1, 2)), ("new", 0, (2, 4))):
+        known = {"algorithm": "ppo", "env": "cartpole", "config_id": config_id, "seed": seed}
+        keep_curves(pd.DataFrame([{**known, "env_steps": end, "score": 1.0} for end in ends]), file)
+    found = pd.read_parquet(file)
+    assert found[["config_id", "seed", "env_steps"]].to_numpy().tolist() == [
+        *(["new", 0, 2], ["new", 0, 4]),
+        *(["old", 1, 1], ["old", 1, 2]),
     ]
 
 
