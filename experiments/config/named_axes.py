@@ -52,7 +52,7 @@ def settings_of(point: Mapping[str, Any], composed: Mapping[str, Any]) -> Settin
         if key not in NAMED_AXES:
             by_path[key] = shown[key] = value
             continue
-        moved = {path: _moved(path, base, value, composed) for path, base in _bases(key, composed).items()}
+        moved = {path: _moved(key, path, base, value, composed) for path, base in _bases(key, composed).items()}
         by_path |= moved
         if len(moved) == 1 and not any(isinstance(setting, list) for setting in moved.values()):
             shown |= moved
@@ -114,12 +114,14 @@ def _is_base(value: Any) -> bool:
     return is_number(value) and value > 0
 
 
-def _moved(path: str, base: Any, by: Any, composed: Mapping[str, Any]) -> Any:
-    """A base value times a factor, of a schedule all values, a whole number stays one;
+def _moved(key: str, path: str, base: Any, by: Any, composed: Mapping[str, Any]) -> Any:
+    """A base value times a factor, of a schedule all values, a batch stays a whole number;
     or the rule that starts from it.
     """
     if is_rule(by):
         return {**by, f"base_{path.rpartition('.')[2]}": base, "base_batch": value_at(composed, _BATCH)}
     if isinstance(base, list):
         return moved_schedule(base, by)
-    return max(1, round(base * by)) if isinstance(base, int) else float(f"{base * by:.12g}")
+    if isinstance(base, int) and (key == "batch_size" or float(base * by).is_integer()):
+        return max(1, round(base * by))
+    return float(f"{base * by:.12g}")

@@ -120,6 +120,15 @@ def test_a_larger_batch_of_replayed_rows_is_not_updated_with_less_often(plan_of:
     assert {trial_params(plan, c.trial(0))["update_to_data"] for c in plan.configurations} == {0.5}
 
 
+def test_half_of_one_update_is_half_an_update() -> None:
+    """A whole number in a file is no count of updates; a batch is one of rows."""
+    axes = {"update_to_data": ["update_to_data"], "batch_size": ["training.train_batch_size_per_learner"]}
+    at_1 = {"algorithm": {"axes": axes, "update_to_data": 1, "training": {"train_batch_size_per_learner": 5}}}
+    found = [settings_of({"update_to_data": by, "batch_size": by}, at_1).by_path for by in (0.5, 1, 2)]
+    assert [tuple(one.values()) for one in found] == [(0.5, 2), (1, 5), (2, 10)]
+    assert isinstance(found[1]["algorithm.update_to_data"], int)
+
+
 def test_updates_per_env_step_are_an_axis_of_their_own(plan_of: PlanOf) -> None:
     plan = plan_of("algorithm=dqn", "study.space={update_to_data:{distribution:multiples,factors:[1,4]}}", "seeds=[0]")
     assert {label: t["training_intensity"] for label, t in training_of(plan).items()} == {
