@@ -42,6 +42,9 @@ _TYPES: Mapping[str, Any] = {
 }
 """Where what RLlib declares is not what it takes."""
 
+_UNREAD = ("lstm_use_prev_action", "lstm_use_prev_reward")
+"""Fields of RLlib's DefaultModelConfig that none of the networks of its new API stack reads."""
+
 _OFF_IF_NULL = ("grad_clip", "minibatch_size", "training_intensity")
 _CHOSEN_IF_NULL = ("num_env_runners", "num_envs_per_env_runner", "num_learners", "num_gpus_per_learner")
 """Counts that the hardware profile or the suite chooses."""
@@ -142,11 +145,21 @@ def _check_model(settings: Mapping[str, Any]) -> None:
             f"{key}.{MODULE_CLASS}=my_module.MyRLModule."
         )
     for name, value in settings.items():
+        if name == "use_attention" or name.startswith("attention_"):
+            raise ConfigurationError(
+                f"{key}.{name}: RLlib's new API stack has no attention networks. "
+                f"Try {key}.use_lstm=true, or an RLModule of your own: {key}.{MODULE_CLASS}=my_module.MyRLModule."
+            )
         if name not in declared:
             raise ConfigurationError(
                 f"{key}.{name}: RLlib's DefaultModelConfig has no such field. It has: {', '.join(sorted(declared))}."
             )
         _check_value(f"{key}.{name}", name, value, declared[name])
+        if name in _UNREAD and value and own[MODULE_CLASS] is None:
+            raise ConfigurationError(
+                f"{key}.{name}=true: none of the networks of RLlib's new API stack reads it. "
+                f"Try {key}.{name}=false, and an environment that observes it: modules=[my_env.py]."
+            )
         find = (
             get_activation_fn
             if name.endswith("_activation")

@@ -35,6 +35,7 @@ from ray.rllib.utils.metrics import (
 from experiments.rllib.moving_averages import decay_at, window_decay
 from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.ppo_ewma_learner import FastPPOEWMATorchLearner, PPOEWMATorchLearner
+from experiments.rllib.recurrent import STACKED
 
 
 class PPOEWMAConfig(PPOConfig):
@@ -136,7 +137,8 @@ class PPOEWMAConfig(PPOConfig):
             raise ValueError("algorithm.training.use_kl_loss=true: PPO-EWMA's objective clips. Try use_kl_loss=false.")
         if self.averages_weights and self.model_config.get("use_lstm"):
             raise ValueError(
-                "algorithm.rl_module.use_lstm=true: an average of recurrent networks has no memory. Try algorithm=ppo."
+                "algorithm.rl_module.use_lstm=true: an average of recurrent networks has no memory. "
+                f"Try algorithm=ppo, or {STACKED}."
             )
 
 

@@ -14,6 +14,8 @@ from experiments.config.errors import ConfigurationError
 from experiments.fast.masks import MaskedDQNModule
 from experiments.fast.preprocessing.modules import PreprocessedDQNModule
 
+STACKED = "preprocessing.frame_stack=4 in its place, which shows the last 4 observations"
+"""The memory that every algorithm has, as a message names it."""
 _SEQUENCES = "EpisodeReplayBuffer"
 """RLlib's replay buffer that samples sequences."""
 
@@ -61,8 +63,8 @@ def make_recurrent(config: AlgorithmConfig, algorithm: str) -> None:
     """
     if isinstance(config, SACConfig):  # and what RLlib derives from it
         raise ConfigurationError(
-            f"algorithm.rl_module.use_lstm=true: RLlib has no recurrent networks for algorithm={algorithm}, which "
-            "would train others. Try algorithm=ppo, or algorithm.rl_module.use_lstm=false."
+            f"algorithm.rl_module.use_lstm=true: RLlib has no recurrent networks for algorithm={algorithm}. "
+            f"Try algorithm=ppo, or {STACKED}."
         )
     if isinstance(config, DQNConfig):
         _check_dqn(config)

@@ -1,13 +1,24 @@
 """Recurrent networks: trained, evaluated with what they remember, or refused."""
 
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from ray.rllib import core
+from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from experiments.config.errors import ConfigurationError
 from experiments.rllib.building import build_algorithm_config, environment_of
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.recurrent import RecurrentDQNModule
+from tests.support.own_files import own_rl_module
 from tests.support.policies import assert_acts_as_evaluated
 from tests.support.suite import PlanOf
 from tests.support.trials import FAILURE, REPLAY, Make, run, step
@@ -84,7 +95,11 @@ def test_each_environment_of_dqn_gets_an_action_of_its_own(plan_of: PlanOf) -> N
     ("overrides", "message"),
     [
         *(
-            ((f"algorithm={name}", "env=pendulum"), f"RLlib has no recurrent networks for algorithm={name}")
+            (
+                (f"algorithm={name}", "env=pendulum"),
+                f"RLlib has no recurrent networks for algorithm={name}. "
+                "Try algorithm=ppo, or preprocessing.frame_stack=4 in its place, which shows the last 4 observations.",
+            )
             for name in ("sac", "tqc")
         ),
         (
@@ -109,3 +124,49 @@ def test_what_rllib_cannot_train_is_refused_with_the_fix(
     with pytest.raises(ConfigurationError) as error:
         plan_of("study=smoke", "study.space={}", "seeds=[0]", *overrides, *LSTM)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("config_class", [SACConfig, TQCConfig])
+def test_rllibs_networks_of_sac_have_no_states_with_which_the_refusal_falls(config_class: Any) -> None:
+    env = gym.make("Pendulum-v1")
+    config = config_class().environment("Pendulum-v1").rl_module(model_config=DefaultModelConfig(use_lstm=True))
+    spec = config.get_rl_module_spec(spaces={DEFAULT_MODULE_ID: (env.observation_space, env.action_space)})
+    assert not spec.build().is_stateful()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "use_attention=true",
+            "use_attention: RLlib's new API stack has no attention networks. Try algorithm.rl_module.",
+        ),
+        (
+            "attention_dim=32",
+            "attention_dim: RLlib's new API stack has no attention networks. Try algorithm.rl_module.",
+        ),
+        (
+            "lstm_use_prev_action=true",
+            "none of the networks of RLlib's new API stack reads it. Try algorithm.rl_module.",
+        ),
+        (
+            "lstm_use_prev_reward=true",
+            "none of the networks of RLlib's new API stack reads it. Try algorithm.rl_module.",
+        ),
+    ],
+)
+def test_what_none_of_rllibs_networks_has_is_refused_with_the_fix(plan_of: PlanOf, setting: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        plan_of("study=single", "env=recall", f"++algorithm.rl_module.{setting}", *LSTM)
+    assert message in str(error.value)
+
+
+def test_rllib_has_none_of_it() -> None:
+    assert not any("attention" in field.name for field in dataclasses.fields(DefaultModelConfig))
+    sources = Path(core.__file__).parent.rglob("*.py")
+    assert [file.name for file in sources if "lstm_use_prev" in file.read_text()] == ["default_model_config.py"]
+
+
+def test_networks_of_ones_own_may_read_it(plan_of: PlanOf, tmp_path: Path) -> None:
+    words = own_rl_module(tmp_path, "reads_previous_action")
+    assert plan_of("study=single", *words, "++algorithm.rl_module.lstm_use_prev_action=true").trials
