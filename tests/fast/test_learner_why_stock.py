@@ -151,6 +151,16 @@ def test_an_optimizer_with_settings_of_its_own_is_left_to_rllib() -> None:
     assert_left_to_rllib(config_of(), "Adam", decay)
 
 
+def test_groups_of_an_optimizer_that_differ_in_more_than_their_rates_are_left_to_rllib() -> None:
+    def split(learner: Any) -> None:
+        optimizer = learner.get_optimizer()
+        (group,) = optimizer.param_groups
+        first, *others = group["params"]
+        optimizer.param_groups[:] = [{**group, "params": [first]}, {**group, "params": others, "eps": 1e-3}]
+
+    assert_left_to_rllib(config_of(), "Adam", split)
+
+
 def test_batches_are_left_to_rllib() -> None:
     config = config_of()
     stock, fast = both(config)

@@ -8,17 +8,21 @@ import torch
 
 _ALIGNED = 16
 """Numbers, a line of cache; the vectors' parts begin where torch would have begun a tensor."""
+_OF_GROUPS = ("params", "lr")
+"""What each group of an optimizer may have of its own."""
 
 
 class FlatAdam:
     """Takes the steps of a plain Adam, with gradient and moments as one vector each.
+
+    Its groups of parameters may have learning rates of their own.
 
     The optimizer's state stays in the optimizer: its moments become views of the vectors here. So its `state_dict` is
     that of any Adam, and its own `step()` can be called between `end` and `begin`.
 
     Attributes:
         optimizer: The Adam; its settings are read at every step.
-        parameters: The optimizer's parameters.
+        parameters: The optimizer's parameters, group by group.
         gradient: The gradients of all parameters that have one.
         gradients: The same, by parameter: views.
         length: The gradient's norm, as `is_finite` computed it.
@@ -28,7 +32,9 @@ class FlatAdam:
         self.optimizer = optimizer
         self.gradient = self.length = torch.empty(0)
         self.gradients: list[torch.Tensor] = []
-        self.parameters: list[torch.nn.Parameter] = optimizer.param_groups[0]["params"]
+        of_groups = [(p, number) for number, group in enumerate(optimizer.param_groups) for p in group["params"]]
+        self.parameters: list[torch.nn.Parameter] = [p for p, _ in of_groups]
+        self._group_of = dict(of_groups)
         self._params: list[torch.nn.Parameter] = []  # those that are laid out
         self._laid_out: list[bool] = []
         self._moments: list[list[torch.Tensor]] = [[], []]
@@ -37,9 +43,11 @@ class FlatAdam:
     @staticmethod
     def suits(optimizer: Any) -> bool:
         """True if `step` does the same as an optimizer's: it is an Adam without extras."""
-        if type(optimizer) is not torch.optim.Adam or len(optimizer.param_groups) != 1:
+        if type(optimizer) is not torch.optim.Adam:
             return False
-        group = optimizer.param_groups[0]
+        group, *more = (
+            {name: value for name, value in group.items() if name not in _OF_GROUPS} for group in optimizer.param_groups
+        )
         others = (
             "amsgrad",
             "maximize",
@@ -51,7 +59,8 @@ class FlatAdam:
         )
         hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
         return (
-            not hooks
+            all(settings == group for settings in more)
+            and not hooks
             and not any(group.get(name) for name in others)
             and all(isinstance(beta, float) for beta in group["betas"])
         )
@@ -151,14 +160,18 @@ class FlatAdam:
 
     def step(self) -> None:
         """Take a step as `_single_tensor_adam` (torch/optim/adam.py); call it under `torch.no_grad`."""
-        group = self.optimizer.param_groups[0]
-        beta1, beta2 = group["betas"]
+        groups = self.optimizer.param_groups
+        beta1, beta2 = groups[0]["betas"]
         self._num_steps += 1
         self._mean.lerp_(self.gradient, 1 - beta1)
         self._square.mul_(beta2).addcmul_(self.gradient, self.gradient, value=1 - beta2)
-        step_size = group["lr"] / (1 - beta1**self._num_steps)
-        torch.sqrt(self._square, out=self._change).div_((1 - beta2**self._num_steps) ** 0.5).add_(group["eps"])
-        torch.div(self._mean * -float(step_size), self._change, out=self._change)
+        steps = [-float(group["lr"] / (1 - beta1**self._num_steps)) for group in groups]
+        torch.sqrt(self._square, out=self._change).div_((1 - beta2**self._num_steps) ** 0.5).add_(groups[0]["eps"])
+        if len(steps) == 1:
+            torch.div(self._mean * steps[0], self._change, out=self._change)
+        else:
+            scaled = torch._foreach_mul(self._moments[0], [steps[self._group_of[p]] for p in self._params])
+            torch._foreach_copy_(self._changes, torch._foreach_div(scaled, self._changes))
         torch._foreach_add_(tuple(self._params), self._changes)
 
 

@@ -131,6 +131,22 @@ def test_frozen_modules_are_left_alone() -> None:
     assert_same_learners(fast, stock)
 
 
+def test_groups_with_learning_rates_of_their_own_are_as_in_rllib() -> None:
+    config = config_of(grad_clip=0.5)
+    stock, fast = both(config)
+    for learner in (stock, fast):
+        optimizer = learner.get_optimizer()
+        (group,) = optimizer.param_groups
+        parts = {1.0: group["params"][:3], 0.3: group["params"][3:4], 0.1: group["params"][4:]}
+        optimizer.param_groups[:] = [{**group, "params": part, "lr": group["lr"] * by} for by, part in parts.items()]
+        learner._set_optimizer_lr = lambda optimizer, lr: None  # which would make them alike
+    for number, episodes in enumerate(batches_of(config)):
+        assert fast.why_stock(episodes) is None
+        assert_same_results(update(fast, episodes, number), update(stock, episodes, number))
+        assert_same_learners(fast, stock)
+    assert [group["lr"] for group in fast.get_optimizer().param_groups] == pytest.approx([1e-2, 3e-3, 1e-3])
+
+
 def test_an_optimizer_state_that_was_loaded_is_gone_on_with() -> None:
     config = config_of()
     batches = batches_of(config, (100,) * 3)
