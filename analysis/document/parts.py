@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.document.answer import closing_table
+from analysis.document.next_step import study_command
 from analysis.document.tables import Table
 from analysis.evidence import Evidence
 from analysis.load import Study
@@ -63,6 +64,7 @@ class Part:
         runs = self.trials = evidence.runs
         self.runs = evidence.replicates
         self.study, self.curves, self.rng = study.name, study.curves, rng
+        self.asked = study_command(study)
         self.axes = [axis for axis in study.axes if axis in runs]
         self.decision = decision_of(evidence)
         self.table = closing_table(evidence)
