@@ -9,9 +9,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conf import CONFIG_DIR
+from experiments.config.earlier import AUTO, earlier_of
 from experiments.config.errors import ConfigurationError, first_line
 from experiments.config.number_ranges import check_numbers
 from experiments.config.output_dir import absolute, check_kept, check_stays, check_writable
@@ -188,6 +189,20 @@ def _claimed_by(place: Place, study: str, beside: Sequence[str]) -> "Claimed":
         raise ConfigurationError(f"confirm={study}: {error}") from None
 
 
+def _earlier_studies(place: Place, plan: "Plan") -> list[dict[str, Any]]:
+    """What the studies found that a search is to start from."""
+    from analysis import AnalysisError
+    from analysis.document.earlier import earlier_studies
+
+    names = earlier_of(plan.suite)
+    if AUTO in names and place.missing_database is not None:
+        return []
+    try:
+        return earlier_studies(() if AUTO in names else names, place.store_uri, plan.algorithms, plan.envs)
+    except AnalysisError as error:
+        raise ConfigurationError(f"search.from=[{','.join(names)}]: {error}") from None
+
+
 @dataclass(frozen=True)
 class Session:
     """One study, from its settings to its conclusions.
@@ -228,12 +243,13 @@ class Session:
         """
         from experiments.planning import machines, terminal
         from experiments.planning.known import known_line
+        from experiments.planning.warm_start import prior_line
         from experiments.study.cluster.waiting import planned
 
         waits = not (self.suite.dry_run or self.has_ray)
         wait_s = self.source.hardware.wait_for_nodes_s if waits else 0.0
         plan = planned(self.source.plan, self._cluster(), machines.joined_cluster, wait_s, self.say)
-        plan = replace(plan, command=self.request.command)
+        plan = self._warm(replace(plan, command=self.request.command))
         for line in terminal.plan_lines(plan):
             self.say(line)
         if kept := self.place.objects_uri:
@@ -241,9 +257,23 @@ class Session:
             self.say(labelled("kept in", f"{kept}; here a copy: {self.place.output_dir}{store}"))
         for line in self.source.lines(plan):
             self.say(line)
+        if earlier_of(plan.suite):
+            self.say(prior_line(plan))
         if (known := self._known(plan)) is not None:
             self.say(known_line(plan, known))
         return plan
+
+    def _warm(self, plan: "Plan") -> "Plan":
+        """The plan of a study that begins, with what it takes from earlier ones; one that goes on has recorded that.
+
+        Raises:
+            ConfigurationError: There is no such study, or none that says anything of this one.
+        """
+        from experiments.planning.warm_start import with_prior
+
+        if self.source.resumed or not earlier_of(plan.suite):
+            return plan
+        return with_prior(plan, _earlier_studies(self.place, plan))
 
     def _known(self, plan: "Plan") -> "Known | None":
         """The trials of a plan that other studies have run; None where all are to be run here."""

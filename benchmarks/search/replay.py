@@ -171,6 +171,18 @@ class Replay:
         return max(self.found, key=lambda key: (float(np.mean(self.found[key])), self.rng.random()))
 
 
+def outcome_of(row: Mapping[str, Any]) -> Outcome:
+    """The outcome of a trial that had its whole budget.
+
+    Args:
+        row: Of a grid's file.
+    """
+    values = {name: float(row[name]) for name in (SCORE, TIE_BREAK)}
+    reached, budget = bool(np.isfinite(row[TO_TARGET])), int(row["budget_env_steps"])
+    values[TO_TARGET] = float(row[TO_TARGET]) if reached else float(budget)
+    return Outcome(FINISHED, values, budget, target=float(row["target"]), reached=reached)
+
+
 class _Running:
     def __init__(self, ask: Ask, row: dict[str, Any], budget_env_steps: int) -> None:
         self.ask, self.row = ask, row
@@ -183,10 +195,7 @@ class _Running:
         self._reports, env_steps = reports, reports * self._every
         value = self._returns[reports - 1]
         if reports == len(self._returns):
-            values = {name: float(self.row[name]) for name in (SCORE, TIE_BREAK)}
-            reached = bool(np.isfinite(self.row[TO_TARGET]))
-            values[TO_TARGET] = float(self.row[TO_TARGET]) if reached else float(env_steps)
-            return Outcome(FINISHED, values, env_steps, target=float(self.row["target"]), reached=reached)
+            return outcome_of(self.row)
         name = f"{key_of(self.ask.point)} {self.ask.seed}"
         if scheduler is not None and scheduler.on_report(name, env_steps, value):
             return Outcome(PRUNED, {"score": value}, env_steps)

@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from experiments.config import extension
 from experiments.config.confirm_settings import ConfirmSettings
 from experiments.config.constraint_settings import ConstraintSettings, check_constraints
+from experiments.config.earlier import check_earlier
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import (
     MAX_TRIALS,
@@ -362,6 +363,7 @@ class SuiteConfig:
         check_objective(self)
         check_constraints(self)
         check_search(self)
+        check_earlier(self)
         check_reuse(self)
         if self.hardware.bits != self.bits:
             raise ConfigurationError(

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import ConfigDict, Field, StrictBool, StrictInt
 from pydantic.dataclasses import dataclass
 
+from experiments.config.confirm_settings import Names
 from experiments.config.errors import ConfigurationError
 from experiments.config.fields import MAX_TRIALS, STRICT, Count, Number, Positive
 from experiments.config.measurement_settings import MeasurementSettings
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 
 _NumSamples = Annotated[Positive, Field(le=MAX_TRIALS)] | None
+_Earlier = Annotated[Annotated[Names, Field(min_length=1)] | None, Field(validation_alias="from")]
+_BY_ALIAS = ConfigDict(**STRICT, validate_by_alias=True, validate_by_name=True)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -51,7 +54,7 @@ Aim = Literal[
 """An aim of a search for the best compromises."""
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclass(frozen=True, config=_BY_ALIAS)
 class OptunaSearch:
     """Configurations that Optuna suggests, each with one seed.
 
@@ -60,6 +63,8 @@ class OptunaSearch:
         seed: Random seed of the sampler.
         sampler: Optuna's: `tpe`, `gp` or `random`.
         objective: Two aims, whose best compromises are sought, the Pareto front; `None`: the study's objective.
+        earlier: Studies whose findings the search starts from, by name or run id, or `auto`; `None`: from nothing.
+            In files and on the command line it is called `from`.
     """
 
     name: Literal["optuna"]
@@ -67,9 +72,10 @@ class OptunaSearch:
     seed: Count
     sampler: Literal["tpe", "gp", "random"]
     objective: Annotated[tuple[Aim, ...], Field(min_length=1, max_length=2)] | None = None
+    earlier: _Earlier = None
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclass(frozen=True, config=_BY_ALIAS)
 class RacingSearch:
     """One seed for every configuration, more for those that lead, until they are significantly different.
 
@@ -80,6 +86,7 @@ class RacingSearch:
         sampler: Optuna's sampler.
         max_seeds: Most seeds of a configuration: the study's, and then the next whole numbers.
         max_trials: Most trials of the race; None: half as many again as there are configurations.
+        earlier: As that of Optuna.
     """
 
     name: Literal["racing"]
@@ -89,6 +96,7 @@ class RacingSearch:
     sampler: Literal["tpe", "gp", "random"]
     max_seeds: Annotated[Positive, Field(ge=2, le=MAX_TRIALS)]
     max_trials: Positive | None
+    earlier: _Earlier = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -209,11 +217,14 @@ class ConfirmationSettings:
             the choice is then made by the others.
         always: Whether a fixed design is confirmed as well: every configuration with every seed,
             and then the best with these.
+        rule: `fixed`: each of these configurations has all of these seeds; `race`: each has as many of them as it needs
+            (`experiments/search/confirmation_race.py`).
     """
 
     top: Positive = 3
     seeds: tuple[Count, ...] = (1000, 1001, 1002, 1003, 1004)
     always: StrictBool = False
+    rule: Literal["fixed", "race"] = "fixed"
 
 
 def check_search(suite: "SuiteConfig") -> None:
@@ -304,6 +315,8 @@ def _check_comparison(suite: "SuiteConfig", search: CompareSearch) -> None:
 
 def _check_confirmation(suite: "SuiteConfig") -> None:
     seeds = suite.confirmation.seeds
+    if suite.confirmation.rule == "race":
+        _check_race(suite)
     if not seeds:
         raise ConfigurationError(
             "confirmation.seeds is empty: what a search finds must be confirmed. "
@@ -323,6 +336,21 @@ def _check_confirmation(suite: "SuiteConfig") -> None:
             f"confirmation.seeds={list(seeds)}: the search uses {seen[0]} as well, and would confirm a choice "
             "by what it was made by. Give it other seeds than `seeds`."
         )
+
+
+def _check_race(suite: "SuiteConfig") -> None:
+    """Make sure that there is one best configuration for a race to look for, and that the search knows of it."""
+    why = ""
+    if not suite.is_search:
+        why = "it follows a search, such as search=racing, and a fixed design is none"
+    elif isinstance(suite.search, JointSearch):
+        why = "search=joint recommends by the product of env steps and seconds, on all of its trials"
+    elif isinstance(suite.scheduler, Pbt):
+        why = "with scheduler=pbt nothing is known yet of the last settings held constant"
+    elif len(suite.objectives) > 1:
+        why = "it looks for one best configuration, and two aims have many"
+    if why:
+        raise ConfigurationError(f"confirmation.rule=race: {why}. Try confirmation.rule=fixed.")
 
 
 def searching_seeds(suite: "SuiteConfig") -> tuple[int, ...]:

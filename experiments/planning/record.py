@@ -102,6 +102,8 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
         return record
     if plan.suite.confirms:
         record |= {"base": search.base_label, "objectives": list(search.outline.objectives)}
+    if search.prior:
+        record["prior"] = asdict(search.prior)
     if isinstance(search.outline, Comparing):
         record["comparison"] = asdict(search.outline.design)
     asked = [_asked(trial, trials.configuration_of(trial).generation) for trial in trials.trials]

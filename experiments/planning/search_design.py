@@ -31,8 +31,11 @@ from experiments.planning.configuration import Configuration
 from experiments.planning.resolver import Resolver
 from experiments.rllib.algorithms import updates_of_batch
 from experiments.search.comparing import Comparing
+from experiments.search.confirmation_race import RacedConfirmation
+from experiments.search.informed import Informed
 from experiments.search.joint import STALENESS, Candidate, Joint
 from experiments.search.population import Population
+from experiments.search.prior import Prior
 from experiments.search.racing import Racing
 from experiments.search.strategy import Confirming, Listed, Strategy, key_of
 from experiments.search.trial_queue import Limits
@@ -52,12 +55,14 @@ class SearchDesign:
         known: The configurations that may be run, the base among them; of an endless space its corners.
         base: The point that the study starts from.
         resolver: Resolves the points that the search will ask for.
+        prior: What earlier studies found, as it was when the study began; None: it starts from nothing.
     """
 
     suite: SuiteConfig
     known: Sequence[Configuration]
     base: Point
     resolver: Resolver
+    prior: Prior | None = None
 
     def strategy(self, storage: Path | None = None) -> Strategy:
         """The strategy that chooses the trials.
@@ -95,10 +100,17 @@ class SearchDesign:
             from experiments.search.optuna_search import Suggested
 
             proposals = Suggested(
-                axes, num_samples(search, axes), seeds, suite.objectives, search.sampler, search.seed, storage
+                axes,
+                num_samples(search, axes),
+                seeds,
+                suite.objectives,
+                search.sampler,
+                search.seed,
+                storage,
+                self.prior,
             )
         elif isinstance(search, RacingSearch):
-            proposals = Listed(listed, seeds[:1], suite.objectives)
+            proposals = self._to_race(seeds[0])
         elif suite.is_search:
             proposals = Listed(listed, seeds, suite.objectives)
         else:
@@ -106,7 +118,14 @@ class SearchDesign:
             proposals = Listed(listed, [seed for seed in seeds if seed not in shared], suite.objectives, FIXED)
             return Confirming(proposals, self.base, suite.confirmation.top, suite.confirmation.seeds, listed, shared)
         found = Racing(proposals, seeds, search.max_trials) if isinstance(search, RacingSearch) else proposals
-        return Confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)
+        confirming = RacedConfirmation if suite.confirmation.rule == "race" else Confirming
+        return confirming(found, self.base, suite.confirmation.top, suite.confirmation.seeds)
+
+    def _to_race(self, seed: int) -> Strategy:
+        """The points that a race is about, each with its first seed."""
+        if self.prior is None:
+            return Listed(self._listed, [seed], self.suite.objectives)
+        return Informed(self._listed, seed, self.suite.objectives, self.prior)
 
     @cached_property
     def _listed(self) -> list[Point]:

@@ -236,7 +236,9 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     groups = {"search": suite.search.name, "scheduler": suite.scheduler.name}
     how = " ".join(f"{group}={name}" for group, name in groups.items() if name != "fifo")
     searching = plural(strategy.search.most_trials, "trial") + (" that search" if suite.is_search else "")
-    confirmed = f"the {strategy.top} best and the base on {plural(len(suite.confirmation.seeds), 'held-out seed')}"
+    most = "up to " if suite.confirmation.rule == "race" else ""
+    held_out = f"{most}{plural(len(suite.confirmation.seeds), 'held-out seed')}"
+    confirmed = f"the {strategy.top} best and the base on {held_out}"
     if strategy.shared:
         confirmed += f", then the other configurations on {len(strategy.shared)} of these"
     return f"{how}: {searching}, then {confirmed}: {size}"

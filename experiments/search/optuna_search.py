@@ -16,6 +16,7 @@ from experiments.config.fields import is_number
 from experiments.config.space import Axis, Choice, IntegerSteps, Point, Uniform, is_there, size
 from experiments.contract import FAILED, PRUNED
 from experiments.contract.sqlite_address import sqlite_uri
+from experiments.search.prior import Prior
 from experiments.search.strategy import Ask, Outcome, Signal, Strategy, key_of, next_seed
 
 SamplerName = Literal["tpe", "gp", "random"]
@@ -25,6 +26,11 @@ MOST_REPEATS = 100
 """Suggestions in a row of points that have had all seeds, after which a search has seen its whole space."""
 _NUMBER = "optuna"
 """Note of a trial: its number in Optuna's study."""
+BEST_FIRST = 6
+"""Suggestions that are the best of earlier studies: with a few others (`prior.OTHERS`) as many as TPE else draws at
+random before it learns."""
+_PLACE = "place among the points of earlier studies"
+"""Attribute of a trial of Optuna's that an earlier study ran."""
 
 
 class Suggested(Strategy):
@@ -32,6 +38,10 @@ class Suggested(Strategy):
 
     A point that is suggested again gets its next seed; one that has had all of them is told to Optuna with its mean.
     What failed is told as failed, what a scheduler stopped as pruned.
+
+    With a prior, the first suggestions are points of earlier studies. Where the order of these proves to hold here,
+    Optuna is told all that they ran, each point with the value that the first suggestions have at the same place of
+    their order: returns of another environment are not those of this one. Else it is told nothing of them.
 
     Each suggestion has a sampler of its own, seeded by the search's seed and the suggestion's number. What is
     suggested depends on what the storage holds and on nothing else, so that a search which was interrupted goes on
@@ -47,6 +57,7 @@ class Suggested(Strategy):
         sampler: SamplerName = "tpe",
         seed: int = 0,
         storage: Path | None = None,
+        prior: Prior | None = None,
     ) -> None:
         """Open Optuna's study, or make it.
 
@@ -58,12 +69,16 @@ class Suggested(Strategy):
             sampler: Name of Optuna's sampler.
             seed: Random seed of the sampler.
             storage: SQLite file; None keeps the study in memory.
+            prior: What earlier studies found of points of this space; None: nothing is known.
         """
         super().__init__(objectives)
         self._axes, self._num_samples, self._seeds = axes, num_samples, tuple(seeds)
-        self._sampler, self._seed = sampler, seed
+        self._sampler, self._seed, self._prior = sampler, seed, prior
+        self._tried = [] if prior is None else prior.first(BEST_FIRST)[:num_samples]  # places of the first suggestions
+        self._most_trials = int(min(num_samples, size(axes) * len(self._seeds)))
         self._numbers: list[int] = []  # of each trial that was asked
         self._used: dict[str, list[int]] = {}  # point to its seeds
+        self._has_told = False  # of the prior, in this process
         quiet()
         self._study = optuna.create_study(
             storage=None if storage is None else _sqlite(storage),
@@ -80,12 +95,16 @@ class Suggested(Strategy):
     @property
     @override
     def most_trials(self) -> int:
-        return int(min(self._num_samples, size(self._axes) * len(self._seeds)))
+        return self._most_trials
 
     @override
     def ask(self) -> Ask | Signal:
         if len(self.asked) >= self._num_samples:
             return Signal.DONE
+        if self._prior is not None and len(self.asked) >= len(self._tried):
+            if len(self.outcomes) < len(self._tried):
+                return Signal.WAIT
+            self._tell_of_earlier(self._prior)
         for _ in range(MOST_REPEATS):
             trial = self._ask()
             point = self._point(trial)
@@ -100,7 +119,40 @@ class Suggested(Strategy):
         seed = int(np.random.SeedSequence([self._seed, self._next]).generate_state(1)[0])
         self._study.sampler = _SAMPLERS[self._sampler](seed)
         self._next += 1  # counted here, since the storage takes milliseconds to say it
+        if self._prior is not None and len(self.asked) < len(self._tried):
+            self._study.enqueue_trial(self._params(self._prior.points[self._tried[len(self.asked)]]))
         return self._study.ask()
+
+    def _params(self, point: Point) -> dict[str, Any]:
+        """A point as Optuna has it."""
+        return {path: _as_suggested(self._axes[path], value) for path, value in point.items()}
+
+    def _tell_of_earlier(self, prior: Prior) -> None:
+        """Tell Optuna what earlier studies found, once, if that holds here."""
+        if self._has_told:
+            return
+        self._has_told = True
+        outcomes = [self.outcomes[i] for i in range(len(self._tried))]
+        weights = prior.weights(self._tried, outcomes, self.objectives)
+        worths = [worth for outcome in outcomes if math.isfinite(worth := outcome.worth(self.objectives[0]))]
+        told = {trial.user_attrs.get(_PLACE) for trial in self._study.get_trials(deepcopy=False)}  # before a kill
+        places = prior.places(weights)
+        for i in prior.order(weights):
+            if i not in told:
+                value = float(np.quantile(worths, places[i]))
+                self._study.add_trial(self._earlier_trial(prior.points[i], value, i))
+                self._next += 1
+
+    def _earlier_trial(self, point: Point, value: float, place: int) -> optuna.trial.FrozenTrial:
+        fixed = optuna.trial.FixedTrial(self._params(point))
+        for path in point:
+            _suggest(fixed, path, self._axes[path])
+        return optuna.trial.create_trial(
+            value=value,
+            params=fixed.params,
+            distributions=fixed.distributions,
+            user_attrs={"point": point, _PLACE: place},
+        )
 
     def _point(self, trial: optuna.Trial) -> Point:
         point: Point = {}
@@ -172,7 +224,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
-def _suggest(trial: optuna.Trial, path: str, axis: Axis) -> Any:
+def _suggest(trial: optuna.trial.BaseTrial, path: str, axis: Axis) -> Any:
     if isinstance(axis, Uniform):
         logarithmic = axis.distribution == "loguniform"
         if axis.integer:
@@ -184,14 +236,26 @@ def _suggest(trial: optuna.Trial, path: str, axis: Axis) -> Any:
     return _suggest_of(trial, path, axis)
 
 
-def _suggest_of(trial: optuna.Trial, path: str, axis: Choice) -> Any:
+def _suggest_of(trial: optuna.trial.BaseTrial, path: str, axis: Choice) -> Any:
     """One of a list. Numbers in order are suggested by their place, so that neighbours are known for neighbours."""
     values = list(axis.values)
-    numbers = all(map(is_number, values))
-    if len(values) > 2 and numbers and values in (sorted(values), sorted(values, reverse=True)):
+    if _are_in_order(values):
         return values[trial.suggest_int(path, 0, len(values) - 1)]
     names = [str(v) for v in values]
     return values[names.index(trial.suggest_categorical(path, names))]
+
+
+def _as_suggested(axis: Axis, value: Any) -> Any:
+    """A value as Optuna suggests it."""
+    if not isinstance(axis, Choice):
+        return value
+    values = list(axis.values)
+    return values.index(value) if _are_in_order(values) else str(value)
+
+
+def _are_in_order(values: list[Any]) -> bool:
+    numbers = all(map(is_number, values))
+    return len(values) > 2 and numbers and values in (sorted(values), sorted(values, reverse=True))
 
 
 def _tpe(seed: int) -> optuna.samplers.BaseSampler:

@@ -88,13 +88,17 @@ class Racing(Strategy):
         """
         super().__init__(proposals.objectives)
         self._proposals, self._seeds, self._risk = proposals, tuple(seeds), risk
-        proposed = proposals.most_trials
-        self._max_trials = math.ceil(1.5 * proposed) if max_trials is None else max_trials
+        self._given = max_trials
         self._arms: dict[str, _Arm] = {}
         self._looks = 0
         self._objective = self.objectives[0]
         self._measures = (SCORE, TO_TARGET) if self._objective == SCORE else (self._objective,)
         self._of_proposals: dict[int, int] = {}  # index of a proposed trial to its index there
+
+    @property
+    def _max_trials(self) -> int:
+        """Most trials, with the proposals, of which there may be fewer than it seemed before they began."""
+        return math.ceil(1.5 * self._proposals.most_trials) if self._given is None else self._given
 
     @property
     @override

@@ -295,7 +295,7 @@ class Confirming(Strategy):
         self.search, self._base, self.top, self._seeds, self._alone = search, base, top, tuple(seeds), alone
         self._design, self.shared = tuple(design), tuple(shared)
         self.closed = ""
-        self._confirm: Listed | None = None
+        self._confirm: Strategy | None = None
         self._others = Listed((), (), self.objectives, FIXED)
         self._own: list[tuple[Strategy, int]] = []  # whose each trial is, and its index there
 
@@ -342,11 +342,16 @@ class Confirming(Strategy):
         return self._others.ask() if found is Signal.DONE else found
 
     def _begin_confirming(self) -> None:
-        best = self.search.found()
-        chosen = {key_of(point): point for point in (*best[: self.top], self._base)} if best else {}
+        best = self.search.found()[: self.top]
+        chosen = {key_of(point) for point in (*best, self._base)} if best else set()
         others = [point for point in self._design if key_of(point) not in chosen]
-        self._confirm = Listed(list(chosen.values()), self._seeds, self.objectives, CONFIRM, self._alone)
+        self._confirm = self._confirmation(best)
         self._others = Listed(others, self.shared, self.objectives, FIXED)
+
+    def _confirmation(self, best: Sequence[Point]) -> Strategy:
+        """What confirms the best points, best first, and the base beside them; nothing, where there are none."""
+        points = {key_of(point): point for point in (*best, self._base)} if best else {}
+        return Listed(list(points.values()), self._seeds, self.objectives, CONFIRM, self._alone)
 
     @override
     def start(self, ask: Ask) -> None:

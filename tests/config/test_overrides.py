@@ -305,6 +305,7 @@ KINDS: Mapping[str, Kind] = {
     "quantile": real(0, 0.5, above=True, tried=(0.1, 0.5)),
     "resample_probability": _FRACTION,
     "confirmation.top": whole(1, 8),
+    "confirmation.rule": word("fixed", "race"),
     "confirmation.seeds": Kind(st.lists(st.integers(1000, 2**31), min_size=1, max_size=3, unique=True), _SEEDS.wrong),
     "max_env_steps": Kind(st.sampled_from([None, 10**6]), whole(1, null=True).wrong),
     "max_minutes": real(0, above=True, null=True, tried=(0.5, 60.0)),

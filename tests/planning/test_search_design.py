@@ -11,6 +11,7 @@ from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import plan_lines, summary
 from experiments.planning.trials import StudyTrials
+from experiments.search.confirmation_race import RacedConfirmation
 from experiments.search.strategy import Ask, Outcome
 from experiments.search.trial_queue import TrialQueue
 from experiments.study.files.folder import StudyFolder
@@ -62,6 +63,16 @@ def test_a_race_over_a_grid(plan_of: PlanOf) -> None:
     assert "search=racing: 23 trials that search, then the 3 best and the base on 5 held-out seeds" in summary(plan)
     assert study.trials == [] and plan_record(study)["trials"] == []
     assert plan_record(study)["base"] == "lr=3e-3 b=2048"
+
+
+def test_a_race_of_fresh_seeds_is_chosen_and_said(plan_of: PlanOf) -> None:
+    plan, _ = searching(plan_of("search=racing", "confirmation.rule=race"))
+    assert plan.num_trials == 23 + 4 * 5
+    assert "23 trials that search, then the 3 best and the base on up to 5 held-out seeds" in summary(plan)
+    assert plan.search and isinstance(plan.search.outline, RacedConfirmation)
+    fixed, _ = searching(plan_of("search=racing"))
+    assert fixed.search and not isinstance(fixed.search.outline, RacedConfirmation)
+    assert [c.trial(0).config_id for c in plan.configurations] == [c.trial(0).config_id for c in fixed.configurations]
 
 
 def test_a_comparison_runs_its_own_configurations_and_says_what_it_may_cost(plan_of: PlanOf) -> None:
@@ -332,6 +343,15 @@ WRONG = {
     ("search=racing", "confirmation.seeds=[8,9]"): "the search uses 8 as well",
     ("confirmation.always=true", "confirmation.seeds=[0,1,2]"): "none is left to choose by what is confirmed",
     ("search=optuna", "confirmation.seeds=[]"): "confirmation.seeds is empty",
+    ("confirmation.always=true", "confirmation.rule=race"): "it follows a search, such as search=racing",
+    ("search=joint", "objective=minutes_to_target", "confirmation.rule=race"): "recommends by the product",
+    ("scheduler=pbt", "confirmation.rule=race"): "nothing is known yet of the last settings",
+    (
+        "search=optuna",
+        "search.objective=[score,train_s]",
+        "hardware.max_concurrent_trials=1",
+        "confirmation.rule=race",
+    ): "two aims have many. Try confirmation.rule=fixed",
     ("scheduler=asha", "scheduler.grace_env_steps=60000"): "leaves nothing to stop in budget_env_steps=60000",
     ("scheduler=median", "scheduler.grace_env_steps=90000"): "scheduler.grace_env_steps=90000",
     ("scheduler=asha", "scheduler.reduction_factor=1"): "scheduler.reduction_factor",

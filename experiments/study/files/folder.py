@@ -29,6 +29,7 @@ from experiments.planning.resolver import Resolver
 from experiments.planning.search_design import SearchDesign
 from experiments.planning.trials import StudyTrials
 from experiments.rllib import starting_weights
+from experiments.search.prior import Prior
 from experiments.study.cluster.address import at
 from experiments.study.files.local_files import LocalFiles
 from experiments.study.files.notes import Notes
@@ -124,6 +125,7 @@ class StudyFolder:
                 "report_every_env_steps": search.resolver.report_every_env_steps,
                 "base": search.base,
                 "concurrency": plan.concurrency,
+                **({"prior": asdict(search.prior)} if search.prior else {}),
             }
         for suite in (
             state["suite"],
@@ -267,7 +269,8 @@ class StudyFolder:
         composed = {tuple(sorted(choice.items())): settings for choice, settings in search["composed"]}
         resolver = Resolver(composed, cluster, search["report_every_env_steps"], tuple(suite.study.space))
         known = (*configurations, *self._configurations(self._lines(_LATER_FILE), cluster))
-        design = SearchDesign(suite, known, search["base"], resolver)
+        prior = Prior.of(search["prior"]) if "prior" in search else None  # not looked up again
+        design = SearchDesign(suite, known, search["base"], resolver, prior)
         # part of what the search comes to
         concurrency = search.get("concurrency", concurrency)
         return Plan(suite, state["composed"], known, cluster, concurrency, search=design)
