@@ -42,6 +42,7 @@ SQUASHED = (
     *(f"algorithm.training.{name}_lr=1e-3" for name in ("actor", "critic", "alpha")),
     "++algorithm.training.initial_alpha=0.1",
 )
+SMALL_CRITICS = ("++algorithm.rl_module.fusionnet_hiddens=[32]", "++algorithm.rl_module.head_fcnet_hiddens=[]")
 PPO = (*ONE_PROCESS, "budget_env_steps=12000", "algorithm.training.train_batch_size_per_learner=1024")
 ASYNCHRONOUS = (
     *ONE_RUNNER,
@@ -63,8 +64,9 @@ REMEMBERING = {
     ),
 }
 """Algorithms that train recurrent networks, with settings that suffice here."""
-STACKING = {"ppo_ewma": (*PPO, "algorithm.training.lr=3e-3"), "sac": SQUASHED, "tqc": SQUASHED}
+STACKING = {"ppo_ewma": (*PPO, "algorithm.training.lr=3e-3"), "sac": SQUASHED, "tqc": (*SQUASHED, *SMALL_CRITICS)}
 """Those that are refused with them, and remember by stacked frames."""
+TAKES_MINUTES = (pytest.mark.nightly, pytest.mark.timeout(1800))
 
 
 def words_of(algorithm: str, *words: str) -> tuple[str, ...]:
@@ -131,7 +133,10 @@ def test_with_an_lstm_it_remembers_also_once_it_is_exported_and_without_one_it_g
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("algorithm", STACKING)
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param(name, marks=TAKES_MINUTES if name == "tqc" else ()) for name in STACKING],
+)
 def test_where_an_lstm_is_refused_stacked_frames_remember(
     plan_of: PlanOf, make: Make, tmp_path: Path, algorithm: str
 ) -> None:
