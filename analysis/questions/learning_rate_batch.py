@@ -21,7 +21,7 @@ from analysis import AnalysisError
 from analysis.evidence import replicates
 from analysis.questions.labels import WORDS, listed
 from analysis.stats.gaussian_process import EXPONENTS, Cells, best_of, edge, exponent_posterior, fit_each, reference_lr
-from analysis.stats.interval import CONFIDENCE, Array
+from analysis.stats.interval import CONFIDENCE, Array, posterior_interval
 
 RULES: Mapping[str, float] = {"constant": 0.0, "square root": 0.5, "linear": 1.0}
 """Exponents of the rules by which people scale the learning rate with the batch (Krizhevsky 2014;
@@ -166,16 +166,17 @@ def exponent(runs: pd.DataFrame, measure: str = "auc", lr: str = "lr") -> Expone
         reasons.append("two batches give an exponent but cannot show that a power law holds")
 
     fine, weights, evidence = exponent_posterior(used)
-    cumulative = np.cumsum(weights)
-    tail = (1 - CONFIDENCE) / 2
-    low, estimate, high = (float(v) for v in np.interp([tail, 0.5, 1 - tail], cumulative, fine))
+    p = posterior_interval(fine, weights)
+    estimate, low, high = p.estimate, p.low, p.high
     low_open, high_open = bool(low < EXPONENTS[0] + 0.1), bool(high > EXPONENTS[-1] - 0.1)
     same_edge = any(len(values) == len(batches) for values in at_edge.values())
     if not used.replicated:
         reasons.append("one seed gives no interval")
         low = high = float("nan")
         low_open = high_open = False
-    rejected = {name: bool(used.replicated and not same_edge and not low <= p <= high) for name, p in RULES.items()}
+    rejected = {
+        name: bool(used.replicated and not same_edge and not low <= power <= high) for name, power in RULES.items()
+    }
     bends = _bend(used)
     reasons += [bends] if bends else []
     can_tell = any(rejected.values()) and len(batches) > 2 and not bends

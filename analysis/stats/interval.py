@@ -42,6 +42,18 @@ def antilog(values: npt.ArrayLike) -> Any:
         return np.exp(values)
 
 
+def posterior_interval(grid: Array, weights: Array) -> Interval:
+    """Median and 95% interval of a posterior.
+
+    Args:
+        grid: (n,) values, ascending.
+        weights: (n,) their probabilities.
+    """
+    tail = (1 - CONFIDENCE) / 2
+    low, median, high = np.interp([tail, 0.5, 1 - tail], np.cumsum(weights), grid)
+    return Interval(float(median), float(low), float(high))
+
+
 def mean_interval(values: npt.ArrayLike) -> Interval:
     """The mean with Student's t interval: mean +- t s / sqrt(n). Without an interval (NaN) for a single value.
 

@@ -15,8 +15,7 @@ import numpy as np
 from analysis.stats.comparisons import leaders
 from analysis.stats.interval import Array
 from analysis.stats.moderated import moderated_intervals
-from analysis.stats.shares import share_interval
-from benchmarks.search.replay import BATCH, HELD_OUT, LR, SEEDS, TOP, Grid, Replay
+from benchmarks.search.replay import BATCH, HELD_OUT, LR, SEEDS, TOP, Grid, Replay, share
 from benchmarks.support.harness import Report, Table
 from experiments.config.search_settings import Asha
 from experiments.config.space import Point
@@ -92,18 +91,13 @@ class Replayed:
         """For the page."""
         return (
             name,
-            _share(self.by_score),
-            _share(self.by_all),
+            share([*self.by_score]),
+            share([*self.by_all]),
             f"{self.score_short.mean():.1f}, {np.quantile(self.score_short, 0.95):.1f}",
             f"{100 * self.searching.mean():.1f}%",
             f"{100 * self.cost.mean():.1f}%",
             f"{self.seeds.mean():.1f} ({100 * np.mean(self.seeds == len(HELD_OUT)):.0f}%)",
         )
-
-
-def _share(values: Array) -> str:
-    low, high = share_interval(int(values.sum()), len(values))
-    return f"{100 * values.mean():.0f}% [{100 * float(low):.0f}, {100 * float(high):.0f}]"
 
 
 def replayed(grid: Grid, make: Design, replays: Sequence[int]) -> Replayed:

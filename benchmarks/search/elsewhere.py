@@ -16,22 +16,15 @@ from analysis.load import load_study
 from analysis.questions.elsewhere import Machine, elsewhere
 from analysis.questions.product import factors_of
 from analysis.questions.runners import ENVS, RUNNERS
-from benchmarks.search.joint import LEAST_CONFIRMED, SMALL, TASKS
+from benchmarks.search.joint import LEAST_CONFIRMED, NORMAL_90, SMALL, TASKS, space_of
 from benchmarks.support.harness import Report, Table, run, say, suite_command
 from benchmarks.support.waiting import STEP_S
 
 WAITING = TASKS["PPO on CartPole whose steps wait 1 ms"].settings
-MEASURED_OF, ASKED_OF, ENVS_OF = (0, 1), (2, 4), (4, 16)
-"""Runners of the study, those that it predicts, and environments of each."""
+MEASURED_OF, ASKED_OF = (0, 1), (2, 4)
+"""Runners of the study, and those that it predicts."""
 SEEDS = 5
 _PREDICTED = (RUNNERS, ENVS, "minutes_low", "minutes_high")
-_NORMAL_90 = 1.645
-
-
-def _layouts(runners: tuple[int, ...]) -> str:
-    """Of a space."""
-    counts = f"hardware.num_env_runners:{list(runners)},hardware.num_envs_per_env_runner:{list(ENVS_OF)}"
-    return counts.replace(" ", "")
 
 
 def found_in(folder: Path, quick: bool) -> pd.DataFrame:
@@ -39,15 +32,11 @@ def found_in(folder: Path, quick: bool) -> pd.DataFrame:
     them.
 
     Returns:
-        A row a layout: runners, environments, the ends of the predicted minutes to target, and `measured`, a list over
-        seeds.
+        A row a layout: runners, environments, the ends of the predicted minutes to target, and `measured`, the mean
+        over seeds, with its standard error, `error`.
     """
     searching = ["study=joint", *WAITING, "report=false", "study.name=searched"]
-    settings = ",".join(
-        f"{name}:{{distribution:multiples,factors:{factors}}}"
-        for name, factors in (("learning_rate", "[1,3]"), ("batch_size", "[0.25,1]"))
-    )
-    space = f"study.space={{{settings},{_layouts(MEASURED_OF)}}}"
+    space = space_of(MEASURED_OF, learning_rate=(1, 3), batch_size=(0.25, 1))
     say("search with few runners")
     run(suite_command([*searching, space, *(SMALL if quick else LEAST_CONFIRMED)], folder), folder / "searched.log")
     store = f"sqlite:///{folder / 'mlflow.db'}"
@@ -67,7 +56,7 @@ def found_in(folder: Path, quick: bool) -> pd.DataFrame:
     say("the layouts that were left out")
     measuring = [
         *("study=joint", "search=grid", *plain, *chosen, "report=false", "study.name=measured"),
-        f"study.space={{{_layouts(ASKED_OF)}}}",
+        space_of(ASKED_OF),
         f"seeds={seeds}".replace(" ", ""),
         "hardware.max_concurrent_trials=1",
     ]
@@ -86,8 +75,8 @@ def measure(quick: bool) -> Report:
     """Run it."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         rows = found_in(Path(folder), quick)
-    inside = (rows["measured"] + _NORMAL_90 * rows["error"] >= rows["minutes_low"]) & (
-        rows["measured"] - _NORMAL_90 * rows["error"] <= rows["minutes_high"]
+    inside = (rows["measured"] + NORMAL_90 * rows["error"] >= rows["minutes_low"]) & (
+        rows["measured"] - NORMAL_90 * rows["error"] <= rows["minutes_high"]
     )
     chosen, soonest = rows.iloc[0], rows.loc[rows["measured"].idxmin()]
     regret = float(chosen["measured"] / soonest["measured"] - 1)

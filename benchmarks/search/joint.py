@@ -8,6 +8,7 @@ again.
 """
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,18 @@ SMALL = ("seeds=[0]", "search.max_seeds=1", "search.rounds=1", *LEAST_CONFIRMED)
 """Settings of a search that shows that it works."""
 
 
+def space_of(runners: Sequence[int], **factors: Sequence[float]) -> str:
+    """The command's word for what is searched.
+
+    Args:
+        runners: Env runners, each with `ENVS_OF` environments.
+        **factors: Named axis to its multiples.
+    """
+    multiples = [f"{name}:{{distribution:multiples,factors:{list(some)}}}" for name, some in factors.items()]
+    layouts = [f"hardware.num_env_runners:{list(runners)}", f"hardware.num_envs_per_env_runner:{list(ENVS_OF)}"]
+    return f"study.space={{{','.join([*multiples, *layouts])}}}".replace(" ", "")
+
+
 @dataclass(frozen=True)
 class Task:
     """An algorithm on an environment.
@@ -52,11 +65,7 @@ class Task:
     @property
     def space(self) -> str:
         """The command's word for what is searched."""
-        return (
-            f"study.space={{learning_rate:{{distribution:multiples,factors:{list(self.learning_rates)}}},"
-            f"batch_size:{{distribution:multiples,factors:{list(self.batches)}}},"
-            f"hardware.num_env_runners:{list(RUNNERS_OF)},hardware.num_envs_per_env_runner:{list(ENVS_OF)}}}"
-        ).replace(" ", "")
+        return space_of(RUNNERS_OF, learning_rate=self.learning_rates, batch_size=self.batches)
 
     @property
     def num_configurations(self) -> int:
@@ -114,7 +123,8 @@ COLUMNS = (
 seeds and its standard error; what the search chose, and the soonest that was measured. Then what the search took, and
 all configurations one at a time, as long each as those held out.
 """
-_NORMAL_90 = 1.645
+NORMAL_90 = 1.645
+"""Standard errors within which 90% lie."""
 
 
 def validated(name: str, task: Task, folder: Path, quick: bool) -> pd.DataFrame:
@@ -145,13 +155,14 @@ def validated(name: str, task: Task, folder: Path, quick: bool) -> pd.DataFrame:
     chosen = decision_of(searched.evidence.concluding).chosen
     confirmed = conclusive(searched.evidence.concluding.runs)
     measured = conclusive(others.runs[others.runs["phase"] != CONFIRM])
+    share = len(measured) / len(others.runs)  # of the time: not all of it confirms
     means = [part.groupby("config", observed=True)["minutes_to_target"].mean() for part in (confirmed, measured)]
     return pd.DataFrame(_beside(product, measured)).assign(
         task=name,
         chosen_min=means[0][chosen],
         soonest_min=pd.concat(means).min(),
         search_min=search.wall_s / 60,
-        grid_min=task.num_configurations * held_out.wall_s / 60 / measured["config"].nunique(),
+        grid_min=task.num_configurations * share * held_out.wall_s / 60 / measured["config"].nunique(),
     )
 
 
@@ -180,9 +191,9 @@ def _errors(rows: pd.DataFrame) -> pd.Series:
 
 
 def _held(rows: pd.DataFrame) -> pd.Series:
-    predicted = np.log(rows["predicted_high"] / rows["predicted_low"]) / 2 / _NORMAL_90
+    predicted = np.log(rows["predicted_high"] / rows["predicted_low"]) / 2 / NORMAL_90
     apart = np.log(rows["predicted_min"] / rows["measured_min"]).abs()
-    return apart <= _NORMAL_90 * np.hypot(rows["measured_error"] / rows["measured_min"], predicted)
+    return apart <= NORMAL_90 * np.hypot(rows["measured_error"] / rows["measured_min"], predicted)
 
 
 def measure(quick: bool) -> Report:

@@ -5,7 +5,7 @@ Searches are replayed over the results of full grids with ten seeds each (`bench
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -252,12 +252,13 @@ class Found:
 
     def row(self, name: str) -> tuple[str, ...]:
         """For the page."""
-        shares = [_share(values) for values in (self.by_score, self.by_all)]
+        shares = [share(values) for values in (self.by_score, self.by_all)]
         short = f"{np.mean(self.short):.1f}, {np.quantile(self.short, 0.95):.1f}"
         return (name, *shares, short, f"{100 * np.mean(self.searching):.0f}%", f"{100 * np.mean(self.cost):.0f}%")
 
 
-def _share(values: list[bool]) -> str:
+def share(values: Sequence[bool]) -> str:
+    """How many of some replays did, with Wilson's 95% interval, for a page."""
     low, high = share_interval(sum(values), len(values))
     return f"{100 * np.mean(values):.0f}% [{100 * float(low):.0f}, {100 * float(high):.0f}]"
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from analysis.questions.decision import decide
 from analysis.stats.interval import Array
-from analysis.stats.shares import share_interval
-from benchmarks.search.replay import BATCH, LR, Grid, frame, outcome_of
+from benchmarks.search.replay import BATCH, LR, Grid, frame, outcome_of, share
 from benchmarks.support.harness import Report, Table
 from experiments.config.space import Point, parse_space
 from experiments.search.informed import Informed, num_best
@@ -231,13 +230,11 @@ def measure(quick: bool) -> Report:
 
 def _row(start: str, done: Sequence[Replayed], cold: Sequence[Replayed]) -> tuple[str, ...]:
     estimate, low, high = ratio(done, cold)
-    ended = sum(one.ended for one in done)
-    share_low, share_high = (100 * float(end) for end in share_interval(ended, len(done)))
     return (
         start,
         f"{np.mean([one.until for one in done]):,.0f}",
         "" if start == NOTHING else f"{estimate:.2f} [{low:.2f}, {high:.2f}]",
-        f"{100 * ended / len(done):.0f}% [{share_low:.0f}, {share_high:.0f}]",
+        share([one.ended for one in done]),
         f"{np.mean([one.env_steps for one in done]):,.0f}",
         "" if start == NOTHING else f"{100 * np.mean([one.believed for one in done]):.0f}%",
     )

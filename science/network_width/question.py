@@ -17,7 +17,7 @@ from analysis.stats.aggregates import known_means
 from analysis.stats.comparisons import holm
 from analysis.stats.distributions import t_tail
 from analysis.stats.gaussian_process import Cells, edge, exponent_posterior, fit_each
-from analysis.stats.interval import CONFIDENCE, Array, Interval, antilog
+from analysis.stats.interval import CONFIDENCE, Array, Interval, antilog, posterior_interval
 from analysis.stats.moderated import moderated_intervals
 
 HIDDEN, WAY, WIDTH = "fcnet_hiddens", "parametrization", "width"
@@ -225,6 +225,4 @@ def _exponent(runs: pd.DataFrame, measure: str, lr: str) -> Interval:
     if len(curves) < 2 or not known.replicated or (len(sides) == 1 and "" not in sides):
         return Interval(np.nan, np.nan, np.nan)
     grid, weights, _ = exponent_posterior(known)
-    tail = (1 - CONFIDENCE) / 2
-    low, estimate, high = np.interp([tail, 0.5, 1 - tail], np.cumsum(weights), grid)
-    return Interval(float(estimate), float(low), float(high))
+    return posterior_interval(grid, weights)

@@ -13,7 +13,7 @@ from scipy import special
 from analysis.questions.labels import WORDS, listed
 from analysis.questions.learning_rate_batch import BATCH, learning_rate_axis, points, slices
 from analysis.stats.gaussian_process import EXPONENTS, Cells, Curve, edge, exponent_posterior, fit_each
-from analysis.stats.interval import CONFIDENCE, Array, Interval
+from analysis.stats.interval import Array, Interval, posterior_interval
 
 UPDATES = "update_to_data"
 """Column of the updates per env step."""
@@ -110,9 +110,7 @@ def _common(parts: Sequence[Cells]) -> Interval:
     for cells in parts:
         grid, weights, _ = exponent_posterior(cells)
         log_posterior = log_posterior + np.log(np.maximum(weights, np.finfo(float).tiny))
-    tail = (1 - CONFIDENCE) / 2
-    low, estimate, high = np.interp([tail, 0.5, 1 - tail], np.cumsum(special.softmax(log_posterior)), grid)
-    return Interval(float(estimate), float(low), float(high))
+    return posterior_interval(grid, special.softmax(log_posterior))
 
 
 def _sentence(
