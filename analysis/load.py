@@ -125,6 +125,8 @@ class Study:
             - wall_s: float64, seconds from the start of the trial's run to the report.
             - value: float64.
         claims: Environment to what another study said of it, which this one is to confirm; empty of others.
+        earlier: Of each study that a search started from its experiment, its run id, and how much it counted: the rank
+            correlation of its order with what came out here, 0 where that is not significant, None if it is not known.
     """
 
     name: str
@@ -151,6 +153,7 @@ class Study:
     runs: pd.DataFrame
     curves: pd.DataFrame
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    earlier: tuple[tuple[str, str, float | None], ...] = ()
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -256,6 +259,7 @@ def load_study(
         runs=runs,
         curves=curves_frame(points, runs, wanted, known),
         claims=claims_of(plan),
+        earlier=_earlier(plan),
     )
 
 
@@ -414,6 +418,13 @@ def _with_generations(plan: dict[str, Any], own: Run) -> dict[str, Any]:
     for trial in searching:
         trial.setdefault("generation", starts.index(trial.get("start", {}).get("env_steps", 0)))
     return plan
+
+
+def _earlier(plan: Mapping[str, Any]) -> tuple[tuple[str, str, float | None], ...]:
+    """`Study.earlier`."""
+    prior = plan.get("prior", {"studies": []})
+    weights = prior.get("weights", [None] * len(prior["studies"]))
+    return tuple((one["name"], one["run"], weight) for one, weight in zip(prior["studies"], weights, strict=True))
 
 
 def _facts(plan: Mapping[str, Any], runs: pd.DataFrame) -> dict[str, dict[str, Any]]:

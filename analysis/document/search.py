@@ -24,6 +24,8 @@ from experiments.contract.words import plural
 def search(study: Study, runs: pd.DataFrame) -> Section:
     """The finds of a search on an environment."""
     sentences = search_sentences(runs, study.curves, study.base, study.objectives)
+    if study.earlier:
+        sentences.insert(1, earlier_sentence(study.earlier))
     return Section("search", "What the search found", tuple(sentences), tuple(_search_figures(study, runs)))
 
 
@@ -143,6 +145,24 @@ def search_sentences(
         for row in known[known["is_base"]].to_dict("records")
     ]
     return told
+
+
+def earlier_sentence(earlier: Sequence[tuple[str, str, float | None]]) -> str:
+    """Whether what earlier studies found holds here: Markdown.
+
+    Args:
+        earlier: As `Study.earlier` has it, one study or more.
+    """
+    told = [f"{code(name)} (run {code(run)}), {_held(weight)}" for name, run, weight in earlier]
+    return f"It started from what was found in {'; '.join(told)}."
+
+
+def _held(weight: float | None) -> str:
+    if weight is None:
+        return "of which it is not known yet whether it holds here"
+    if weight == 0:
+        return "whose order of settings was not seen to hold here: it was not used"
+    return f"whose order of settings holds here (rank correlation {weight:.2f}), and was used"
 
 
 def _tried(runs: pd.DataFrame, searched: pd.Series) -> str:

@@ -3,7 +3,7 @@ from which the analysis knows what was to be run.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -76,8 +76,13 @@ def searched_params(plan: Plan) -> list[str]:
     return [axis.drawn_param for axis in plan.axes]
 
 
-def plan_record(trials: StudyTrials) -> dict[str, Any]:
-    """The study as the analysis reads it: every configuration, also those that never get to start."""
+def plan_record(trials: StudyTrials, belief: Sequence[float] | None = None) -> dict[str, Any]:
+    """The study as the analysis reads it: every configuration, also those that never get to start.
+
+    Args:
+        trials: Its trials.
+        belief: How much each earlier study counted, of a search that started from them; None before that is known.
+    """
     plan, search = trials.plan, trials.plan.search
     record = {
         "study": plan.study,
@@ -103,7 +108,7 @@ def plan_record(trials: StudyTrials) -> dict[str, Any]:
     if plan.suite.confirms:
         record |= {"base": search.base_label, "objectives": list(search.outline.objectives)}
     if search.prior:
-        record["prior"] = asdict(search.prior)
+        record["prior"] = {**asdict(search.prior), **({} if belief is None else {"weights": list(belief)})}
     if isinstance(search.outline, Comparing):
         record["comparison"] = asdict(search.outline.design)
     asked = [_asked(trial, trials.configuration_of(trial).generation) for trial in trials.trials]

@@ -41,6 +41,11 @@ class Informed(Strategy):
     def most_trials(self) -> int:
         return len(self._points) if self._others is None else len(self._first) + len(self._others)
 
+    @property
+    @override
+    def least_learning(self) -> int:
+        return len(self._first)
+
     @override
     def ask(self) -> Ask | Signal:
         known = [*self._first, *(self._others or ())]
@@ -51,12 +56,16 @@ class Informed(Strategy):
     @override
     def tell(self, index: int, outcome: Outcome) -> None:
         super().tell(index, outcome)
-        if self._others is None and len(self.outcomes) == len(self._first):
-            self._others = self._to_follow()
+        if self._others is None and (weights := self.belief) is not None:
+            self._others = self._to_follow(weights)
 
-    def _to_follow(self) -> list[Point]:
-        outcomes = [self.outcomes[i] for i in range(len(self._first))]
-        order = self._prior.order(self._prior.weights(self._tried, outcomes, self.objectives))
+    @property
+    @override
+    def belief(self) -> list[float] | None:
+        return self._prior.belief(self._tried, self.outcomes, self.objectives)
+
+    def _to_follow(self, weights: Sequence[float]) -> list[Point]:
+        order = self._prior.order(weights)
         worse = [self._prior.points[i] for i in order[num_best(len(order)) :]]
         done = {key_of(point) for point in (*self._first, *worse)}
         return [point for point in self._points if key_of(point) not in done]

@@ -102,9 +102,9 @@ class Suggested(Strategy):
         if len(self.asked) >= self._num_samples:
             return Signal.DONE
         if self._prior is not None and len(self.asked) >= len(self._tried):
-            if len(self.outcomes) < len(self._tried):
+            if (weights := self.belief) is None:
                 return Signal.WAIT
-            self._tell_of_earlier(self._prior)
+            self._tell_of_earlier(self._prior, weights)
         for _ in range(MOST_REPEATS):
             trial = self._ask()
             point = self._point(trial)
@@ -127,13 +127,17 @@ class Suggested(Strategy):
         """A point as Optuna has it."""
         return {path: _as_suggested(self._axes[path], value) for path, value in point.items()}
 
-    def _tell_of_earlier(self, prior: Prior) -> None:
+    @property
+    @override
+    def belief(self) -> list[float] | None:
+        return None if self._prior is None else self._prior.belief(self._tried, self.outcomes, self.objectives)
+
+    def _tell_of_earlier(self, prior: Prior, weights: Sequence[float]) -> None:
         """Tell Optuna what earlier studies found, once, if that holds here."""
         if self._has_told:
             return
         self._has_told = True
         outcomes = [self.outcomes[i] for i in range(len(self._tried))]
-        weights = prior.weights(self._tried, outcomes, self.objectives)
         worths = [worth for outcome in outcomes if math.isfinite(worth := outcome.worth(self.objectives[0]))]
         told = {trial.user_attrs.get(_PLACE) for trial in self._study.get_trials(deepcopy=False)}  # before a kill
         places = prior.places(weights)

@@ -122,6 +122,19 @@ class Prior:
         seen = np.array(places_of([[outcome] for outcome in outcomes], objectives))
         return [_agreement(of_one[list(tried)], seen, RISK / len(self.studies)) for of_one in self._places]
 
+    def belief(
+        self, tried: Sequence[int], outcomes: Mapping[int, Outcome], objectives: Sequence[str]
+    ) -> list[float] | None:
+        """As `weights`, of a search whose first trials are those of these points; None until all of them have ended.
+
+        Args:
+            tried: The points that are tried first, by their places in `points`.
+            outcomes: Of the search's trials, by their place in it.
+            objectives: The aims of the search.
+        """
+        first = [outcomes[i] for i in range(len(tried)) if i in outcomes]
+        return self.weights(tried, first, objectives) if len(first) == len(tried) else None
+
 
 def places_of(outcomes: Sequence[Sequence[Outcome]], objectives: Sequence[str]) -> list[float]:
     """Places of configurations in the order in which a search ranks them: 1 the best, 0 the worst, ties share.

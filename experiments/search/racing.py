@@ -107,6 +107,16 @@ class Racing(Strategy):
         return min(most, self._proposals.most_trials * len(self._seeds))
 
     @property
+    @override
+    def least_learning(self) -> int:
+        return self._proposals.least_learning
+
+    @property
+    @override
+    def belief(self) -> Sequence[float] | None:
+        return self._proposals.belief
+
+    @property
     def in_race(self) -> list[Point]:
         """The configurations that were not dropped."""
         return [arm.point for arm in self._arms.values() if not arm.dropped]

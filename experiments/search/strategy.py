@@ -122,9 +122,23 @@ class Strategy(ABC):
     def most_trials(self) -> int:
         """Trials that it will ask for at most."""
 
+    @property
+    def least_learning(self) -> int:
+        """Trials that learn, not those whose throughput is measured, for which it will ask at least, as far as that is
+        known before they begin.
+        """
+        return self.most_trials
+
     @abstractmethod
     def ask(self) -> Ask | Signal:
         """The next trial. Changes nothing that `began` does not change again."""
+
+    @property
+    def belief(self) -> Sequence[float] | None:
+        """How much each earlier study counts that it starts from (`experiments/search/prior.py`); None where it starts
+        from none, or that is not known yet.
+        """
+        return None
 
     def start(self, ask: Ask) -> None:
         """A trial that was chosen, now or before a restart, began."""
@@ -309,6 +323,16 @@ class Confirming(Strategy):
     def most_trials(self) -> int:
         num_in_design = min(self.top + (self._base in self._design), len(self._design))  # of those that are confirmed
         return self.search.most_trials + self.num_confirming + (len(self._design) - num_in_design) * len(self.shared)
+
+    @property
+    @override
+    def least_learning(self) -> int:
+        return self.search.least_learning + self.top * len(self._seeds)
+
+    @property
+    @override
+    def belief(self) -> Sequence[float] | None:
+        return self.search.belief
 
     @property
     def num_confirming(self) -> int:

@@ -166,9 +166,10 @@ def run_study(
             ended = tuple(outcomes.of(trial) for trial in trials.trials)
             unfinished = any(o.status == INTERRUPTED for o in ended)
             failed = any(o.status == FAILED for o in ended)
-            limit = searcher.queue.closed if searcher else ""
+            limit, belief = (searcher.queue.closed, searcher.queue.strategy.belief) if searcher else ("", None)
             status = "KILLED" if unfinished else "FAILED" if failed else "FINISHED"
-            found = to_mlflow.end(status, ended, limit, (lambda recommended: None) if unfinished else models)
+            register = (lambda recommended: None) if unfinished else models
+            found = to_mlflow.end(status, ended, limit, belief, register)
             if (behind := writer.pending) >= MANY_WRITES:
                 say(console, labelled("tracking", f"{behind:,} writes are on their way to MLflow"))
             interruption.run(functools.partial(writer.close, patient=not unfinished))

@@ -329,6 +329,7 @@ class TrackingListener:
         status: str,
         outcomes: Sequence[Outcome],
         limit: str = "",
+        belief: Sequence[float] | None = None,
         register: Callable[[Sequence[str]], None] = lambda recommended: None,
     ) -> Conclusions:
         """End every run that is still open, and the study's own with its conclusions.
@@ -337,11 +338,12 @@ class TrackingListener:
             status: FINISHED, FAILED or KILLED.
             outcomes: How each trial ended.
             limit: Which one ended the study before it was done.
+            belief: How much each earlier study counted, of a search that started from them.
             register: Is given the recommended configurations, and puts the policies that are to be used.
         """
         command = self.folder.began_with(provenance_of(self.plan))["command"]
         named = self.writer.run_ids.get(STUDY_KEY) or self.folder.place
-        record = {**plan_record(self.trials), "command": command, "named": named}
+        record = {**plan_record(self.trials, belief), "command": command, "named": named}
         for key in sorted(self._open_keys):
             self._close(key, "KILLED", now_ms())
         if self.plan.search:  # which has grown since

@@ -141,6 +141,8 @@ def test_what_is_taken_is_recorded_and_read_again(plan_of: PlanOf, tmp_path: Pat
     assert prior_line(again) == prior_line(plan)
     record = plan_record(StudyTrials(plan))["prior"]
     assert record["studies"][0]["places"] == (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    assert "weights" not in record
+    assert plan_record(StudyTrials(plan), [0.5])["prior"]["weights"] == [0.5]
     plain = plan_of("search=racing")
     assert "prior" not in plan_record(StudyTrials(plain))
 

@@ -392,6 +392,21 @@ def test_a_confirmed_one_at_the_end_of_what_was_searched_is_told() -> None:
     assert [c for c in found if "lr = 0.03 is the largest that was tried" in c]
 
 
+def test_the_report_says_whether_what_earlier_studies_found_holds_here() -> None:
+    runs = RUNS.assign(lr=RUNS["config"].astype(str).map(LR))
+    study = replace(study_of(runs, reports_of(runs), ("lr",)), base="base", objectives=("score",))
+    earlier = (("a/ppo-cartpole", "r1", 0.83), ("b/ppo-acrobot", "r2", 0.0), ("c/ppo-pendulum", "r3", None))
+    text = Page(build(replace(study, earlier=earlier)).html).text
+    for words in (
+        "It started from what was found in a/ppo-cartpole (run r1), whose order of settings holds here (rank "
+        "correlation 0.83), and was used;",
+        "b/ppo-acrobot (run r2), whose order of settings was not seen to hold here: it was not used;",
+        "c/ppo-pendulum (run r3), of which it is not known yet whether it holds here.",
+    ):
+        assert words in text, words
+    assert "It started from" not in Page(build(study).html).text
+
+
 def test_the_report_of_a_population_says_who_was_copied_from_whom() -> None:
     runs = POPULATION.assign(lr=POPULATION["config"].astype(str).str[0].map(LR))
     report = build(replace(study_of(runs, reports_of(runs), ("lr",)), base="base", objectives=("score",)))

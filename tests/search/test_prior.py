@@ -114,7 +114,9 @@ def racing(start: Prior | None, points: Sequence[Point] = GRID) -> Strategy:
 
 def test_a_race_that_starts_from_a_study_that_proves_right_leaves_out_what_was_worse_there() -> None:
     strategy = racing(prior(mean))
+    assert strategy.belief is None
     asked = searched(strategy)
+    assert strategy.belief == pytest.approx([1.0], abs=0.05)
     found = prior(mean)
     assert [ask.point for ask in asked[: 8 + OTHERS]] == [GRID[i] for i in found.first(8)]  # the best third, and others
     assert len({key_of(ask.point) for ask in asked}) == 8 + OTHERS
@@ -128,6 +130,7 @@ def test_a_race_that_starts_from_a_study_that_misleads_runs_what_it_would_have_r
 ) -> None:
     strategy, plain = racing(prior(earlier)), racing(None)
     asked, _ = searched(strategy), searched(plain)
+    assert strategy.belief == [0.0] and plain.belief is None
     assert len(asked) <= 36 and strategy.most_trials == plain.most_trials == 36
     assert {key_of(ask.point) for ask in asked} == {key_of(point) for point in GRID}
     assert strategy.ranking()[0] == plain.ranking()[0]
@@ -218,7 +221,9 @@ def test_a_search_with_a_prior_that_is_killed_goes_on_as_if_it_had_not_been(
     after = TrialQueue(
         make("killed.db"), 3, BUDGET, journal=journal, outcome_of=lambda index, ask: before.outcomes.get(index)
     )
-    whole = run(TrialQueue(make("whole.db"), 3, BUDGET), scores(mean, 20.0))
+    unbroken = TrialQueue(make("whole.db"), 3, BUDGET)
+    whole = run(unbroken, scores(mean, 20.0))
     assert [(a.point, a.seed, a.phase) for a in run(after, scores(mean, 20.0), ends=1)] == [
         (a.point, a.seed, a.phase) for a in whole
     ]
+    assert after.strategy.belief is not None and after.strategy.belief == unbroken.strategy.belief

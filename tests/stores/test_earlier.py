@@ -1,6 +1,7 @@
 """What earlier studies of a store found, as a search is given it."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 
 from analysis import AnalysisError
 from analysis.document.earlier import earlier_studies
+from analysis.load import load_study
 from experiments.planning.warm_start import with_prior
+from experiments.search.prior import EarlierStudy, Prior
 from experiments.search.strategy import Outcome
 from tests.support.stored_studies import START_MS, Written, planned, uri_of
 from tests.support.suite import PlanOf
@@ -17,7 +20,9 @@ from tests.support.suite import PlanOf
 LRS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 
 
-def write(store: Written, name: str, env: str = "cartpole", algorithm: str = "ppo", after_ms: int = 100) -> str:
+def write(
+    store: Written, name: str, env: str = "cartpole", algorithm: str = "ppo", after_ms: int = 100, **recorded: Any
+) -> str:
     """A study of five learning rates, the third of which is best, each with two seeds; the last one crashes."""
     configs = {f"lr={lr:g}": lr for lr in LRS}
     plan: dict[str, Any] = {
@@ -30,6 +35,7 @@ def write(store: Written, name: str, env: str = "cartpole", algorithm: str = "pp
         "configurations": [
             {**planned(config, lr), "env": env, "algorithm": algorithm} for config, lr in configs.items()
         ],
+        **recorded,
     }
     experiment = f"{name}/{algorithm}-{env}"
     run = store.study(name, experiment, START_MS + after_ms, plan)
@@ -72,6 +78,19 @@ def test_a_search_starts_from_a_study_of_a_store(copied: Callable[[], Written], 
     assert warm.search is not None and warm.search.prior is not None
     assert warm.search.prior.points[warm.search.prior.order()[0]] == {"algorithm.training.lr": 1e-3}
     assert warm.search.prior.points[warm.search.prior.order()[-1]] == {"algorithm.training.lr": 1e-2}
+
+
+def test_a_study_says_of_what_it_started_from_whether_that_held(copied: Callable[[], Written]) -> None:
+    store = copied()
+    prior = asdict(Prior(({"algorithm.training.lr": 1e-3},), (EarlierStudy("before/ppo-cartpole", "abc", (1.0,)),)))
+    for name, recorded, weight in (
+        ("whole", {"prior": {**prior, "weights": [0.75]}}, 0.75),
+        ("running", {"prior": prior}, None),
+    ):
+        write(store, name, **recorded)
+        assert load_study(name, uri_of(store.folder)).earlier == (("before/ppo-cartpole", "abc", weight),)
+    write(store, "plain")
+    assert load_study("plain", uri_of(store.folder)).earlier == ()
 
 
 def test_without_names_the_latest_studies_of_the_algorithm_are_found_of_the_environment_first(
