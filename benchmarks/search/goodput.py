@@ -222,7 +222,7 @@ def _runs(rows: list[tuple[int, int, float, float, float]], budget: float) -> pd
 def measure(quick: bool) -> Report:
     """Simulate it all; the same numbers every time."""
     rng = np.random.default_rng(0)
-    reps, rows, worst = (3 if quick else 40), [], 0.0
+    reps, rows, worst = (3 if quick else 100), [], 0.0
     for name, base in GRIDS.items():
         grid = Grid(name, base)
         for num_seeds in SEEDS:

@@ -253,6 +253,13 @@ class SearchDesign:
         return min(most, limits.max_env_steps // limits.trial_env_steps)
 
     @property
+    def least_learning(self) -> int:
+        """Trials that learn, at least; 0 where that is not known, or something but a target may end them early."""
+        limits = self.limits()
+        known = isinstance(self.suite.scheduler, Fifo) and limits.max_env_steps is limits.max_minutes is None
+        return self.outline.least_learning if known else 0
+
+    @property
     def _may_end_early(self) -> bool:
         """True if trials may end before they have sampled a whole budget."""
         return self.suite.stop_at_target or not isinstance(self.suite.scheduler, Fifo)

@@ -227,10 +227,10 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     if not isinstance(strategy, Confirming):
         return f"{_points_and_seeds(plan)}: {size}"
     if isinstance(joint := strategy.search, Joint):
-        learning = plural(joint.num_learning, "trial") + " that learn"
+        learning = f"{joint.least_learning} to {plural(joint.num_learning, 'trial')} that learn"
         return (
             f"search=joint: {plural(joint.num_layouts, 'layout')} measured alone in "
-            f"{plural(joint.num_rounds, 'round')}, at most {learning}, then the {strategy.top} soonest and the base "
+            f"{plural(joint.num_rounds, 'round')}, {learning}, then the {strategy.top} soonest and the base "
             f"on {plural(len(suite.confirmation.seeds), 'held-out seed')}, one at a time: {size}"
         )
     groups = {"search": suite.search.name, "scheduler": suite.scheduler.name}
@@ -261,8 +261,13 @@ def _cost(plan: Plan) -> list[str]:
         ]
     share = 100 * search.env_steps_in_all() / search.grid_env_steps
     grid = f"{plural(search.grid_size, 'configuration')}, {search.grid_env_steps:,.0f} env steps"
-    cost = labelled("cost", f"at most {share:.0f}% of the grid at {seeds} ({grid})")
-    if search.env_steps_in_all() < search.grid_env_steps:
+    is_joint = isinstance(search.outline, Confirming) and isinstance(
+        search.outline.search, Joint
+    )  # most of whose further seeds are rarely wanted
+    least = 100 * search.least_learning * search.limits().trial_env_steps / search.grid_env_steps
+    most = f"{least:.0f}% to {share:.0f}%" if is_joint and least else f"at most {share:.0f}%"
+    cost = labelled("cost", f"{most} of the grid at {seeds} ({grid})")
+    if search.env_steps_in_all() < search.grid_env_steps or (is_joint and 0 < least < 100):
         return [cost]
     if (from_on := search.paying_seeds) is None:
         return [

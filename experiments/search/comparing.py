@@ -51,6 +51,11 @@ class Comparing(Strategy):
     def most_trials(self) -> int:
         return len(self._points) * self.design.most_seeds
 
+    @property
+    @override
+    def least_learning(self) -> int:
+        return len(self._points) * self.design.seeds_per_look
+
     @override
     def ask(self) -> Ask | Signal:
         look = max((ask.note[_LOOK] for ask in self.asked), default=1)

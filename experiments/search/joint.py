@@ -110,6 +110,7 @@ class Joint(Strategy):
         by_cell: dict[tuple[float, ...], list[Candidate]] = {}
         for candidate in sorted(simplest, key=lambda c: far(c.num_envs)):
             by_cell.setdefault(candidate.learning, []).append(candidate)
+        self._by_cell = by_cell
         self._cells = {cell: own[0].point for cell, own in by_cell.items()}
         self._other_cells = {
             cell: own[-1].point for cell, own in by_cell.items() if own[-1].num_envs != own[0].num_envs
@@ -122,9 +123,13 @@ class Joint(Strategy):
     @property
     @override
     def most_trials(self) -> int:
-        num_seeds, elsewhere = len(self._seeds), min(ELSEWHERE, len(self._other_cells))
-        older = 0 if self._updates_of_batch is None else min(ELSEWHERE, len(self._cells))
-        return len(self._rounds) + len(self._cells) * (num_seeds + len(self._more)) + (elsewhere + older) * num_seeds
+        older = 0 if self._updates_of_batch is None else min(ELSEWHERE, len(self._cells)) * len(self._seeds)
+        return len(self._rounds) + self.least_learning + older + len(self._cells) * len(self._more)
+
+    @property
+    @override
+    def least_learning(self) -> int:
+        return (len(self._cells) + min(ELSEWHERE, len(self._other_cells))) * len(self._seeds)
 
     @property
     def num_learning(self) -> int:
@@ -193,7 +198,7 @@ class Joint(Strategy):
             self._planned += asks
         elif self._left and (found := self.predicted()) is not None and found.regret.min() > SURE:
             seed = self._left.pop(0)
-            self._planned += [Ask(self._cells[cell], seed) for cell in self._hopeful(found)]
+            self._planned += [Ask(point, seed) for point in self._hopeful(found)]
 
     def _of_the_best(self) -> list[Ask]:
         """The best learning settings with another number of environments, and on older samples."""
@@ -222,12 +227,22 @@ class Joint(Strategy):
         oldest = 10 ** float(throughput.log_staleness_at(layouts, batches, works).max()) - 1
         return max(1, math.ceil((oldest - float(np.mean(now))) / self._updates_of_batch))
 
-    def _hopeful(self, found: Predicted) -> list[tuple[float, ...]]:
-        """The learning settings that may still be the soonest."""
-        p_best: dict[tuple[float, ...], float] = {}
+    def _hopeful(self, found: Predicted) -> list[Point]:
+        """What may still be the soonest: learning settings, each with the number of environments that can be trained
+        in the layout of fewest processes and is nearest to where it may be; as many as there are learning settings at
+        most.
+        """
+        p_best: dict[str, float] = {}
         for candidate, p in zip(self._measurable, found.p_best, strict=True):
-            p_best[candidate.learning] = p_best.get(candidate.learning, 0.0) + float(p)
-        return [cell for cell in self._cells if p_best.get(cell, 0.0) >= HARDLY]
+            key = key_of(self._simplest(candidate).point)
+            p_best[key] = p_best.get(key, 0.0) + float(p)
+        likely = sorted(p_best, key=lambda key: -p_best[key])[: len(self._cells)]
+        return [self._of[key].point for key in likely if p_best[key] >= HARDLY]
+
+    def _simplest(self, candidate: Candidate) -> Candidate:
+        """The same learning settings in the layout of fewest processes, with the nearest number of environments."""
+        own = self._by_cell[candidate.learning]
+        return min(own, key=lambda c: abs(np.log(c.num_envs / candidate.num_envs)))
 
     def _soonest(self) -> dict[tuple[float, ...], Point]:
         """Learning settings, the soonest first, each in its best layout."""

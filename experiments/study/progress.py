@@ -17,7 +17,7 @@ from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
 from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
-from experiments.contract.words import LABEL_WIDTH, duration, some
+from experiments.contract.words import LABEL_WIDTH, duration, some, span
 from experiments.planning.durations import SCORING, so_far
 from experiments.planning.plan import Plan
 from experiments.study.outcomes import TrialOutcome
@@ -213,9 +213,22 @@ class Progress:
         so_far_s = unpaused_s() - self._start_unpaused
         trained_s = max(so_far_s - (self._before_training_s or 0.0) - scored_s, so_far_s / _KNOWN_FROM)
         left = max(left, 1)
-        takes = so_far(trained_s, new, left, unseen, len(seen)).over(left).then(to_score_s, SCORING).ended
+        unit = so_far(trained_s, new, left, unseen, len(seen))
+        takes = unit.over(left).then(to_score_s, SCORING).ended
+        if least := self._least_left():
+            return f", about {span(unit.over(least).ended.low, takes.high)} left"
         may_end_early = self._plan.search is not None or (likely is None and self._plan.suite.stop_at_target)
         return f", {takes.bound if may_end_early else takes} left"
+
+    def _least_left(self) -> float:
+        """The work that a search has left in any case, if trials to come take what those took that ended."""
+        search, each = self._plan.search, self._each
+        if search is None or (each is None and self._plan.suite.stop_at_target):
+            return 0.0
+        each = search.limits().trial_env_steps if each is None else each
+        rows = [row for row in self._rows.values() if row.work > 1]
+        running = sum(max(0.0, min(row.work, each) - row.done) for row in rows if row.status not in _ENDS)
+        return running + each * max(0, search.least_learning - len(rows))
 
     def _scoring_s(self) -> tuple[float, float]:
         """Seconds of the study that final evaluations took, and that those to come take."""

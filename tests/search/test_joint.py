@@ -4,6 +4,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -220,6 +221,21 @@ def test_what_is_not_decided_gets_more_seeds_and_what_is_does_not() -> None:
     assert found is not None
     assert max(more[0]) == 24 or found.regret.min() <= SURE
     assert len(asked[0]) <= queue(alike).strategy.most_trials
+
+
+def test_further_seeds_go_to_whatever_number_of_environments_may_be_the_soonest() -> None:
+    def outcome_of(ask: Ask) -> Outcome:
+        found = outcome(ask)
+        if ask.phase == THROUGHPUT and ask.point["envs"] == 4:  # so that both are about as soon
+            return replace(found, values=found.values | {"env_steps_per_s": 1.8 * found.values["env_steps_per_s"]})
+        return found
+
+    search = joint([point for point in POINTS if point["runners"] == 0], range(5, 15))
+    asked = run(queue(search), outcome_of)
+    more = Counter(total(ask.point) for ask in asked if ask.phase == SEARCH and ask.seed not in SEEDS)
+    assert set(more) == {4, 16}
+    of_a_seed = Counter(ask.seed for ask in asked if ask.phase == SEARCH and ask.seed not in SEEDS)
+    assert max(of_a_seed.values()) <= len(RATES) * len(BATCHES)
 
 
 def test_with_a_single_number_of_environments_nothing_is_trained_elsewhere() -> None:

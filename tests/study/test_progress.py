@@ -15,6 +15,7 @@ from experiments.planning.plan import Plan
 from experiments.planning.record import plan_record
 from experiments.planning.terminal import plan_table
 from experiments.planning.trials import StudyTrials
+from experiments.search.strategy import Ask
 from experiments.study.outcomes import Outcomes, TrialOutcome
 from experiments.study.progress import Progress, failures, say
 from experiments.trial.events import Ended, Reported, Started
@@ -202,6 +203,20 @@ def test_trials_to_come_are_taken_to_end_as_early_as_those_that_ended(
             progress.on_event(trial, Reported(env_steps=1024, metrics={"throughput/env_steps_per_s": 10.0}))
             progress.on_event(trial, Ended(status=FINISHED, env_steps=1024))
         assert "about 14 to 26 s left" in printed(progress._render())
+
+
+def test_a_search_may_be_over_when_its_least_trials_are(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of("search=racing", "study.space={algorithm.training.lr:[1e-3,3e-3,1e-2,3e-2]}", "seeds=[0,1,2]")
+    assert plan.search is not None and plan.search.least_learning == 4 + 3 * 5  # the best three on five seeds
+    trials, began, budget = StudyTrials(plan), unpaused_s(), plan.suite.budget_env_steps
+    with Progress(plan, Console(file=io.StringIO(), force_terminal=False)) as progress:
+        for i, configuration in enumerate(plan.configurations[:4]):
+            trial = trials.take(Ask(configuration.point, 0))
+            monkeypatch.setattr("experiments.study.progress.unpaused_s", lambda i=i: began + 30 * (i + 1))
+            progress.on_event(trial, reported(budget, progress_of_train_s=30.0, progress_of_wall_s=30.0))
+            progress.on_event(trial, Ended(status=FINISHED, env_steps=budget))
+        assert progress._least_left() == 15 * budget
+        assert "about 6 to" in progress.overall(), progress.overall()
 
 
 def reported(env_steps: int, **metrics: float) -> Reported:
