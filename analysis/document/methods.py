@@ -10,7 +10,8 @@ _COMPARISONS = (
     "each is in it with that probability, and one of them or another is left out more often."
 )
 METHODS = (
-    "**Seeds.** Every number is over seeds; trials that failed or did not finish are named, and left out.",
+    "**Seeds.** Every number is over seeds. A trial that crashed counts with the lowest score; one that did not finish "
+    "is named, and left out.",
     "**Score.** Mean return of the final evaluation, and its mean over seeds: by it configurations are compared, "
     "chosen and sorted.",
     "**Failures.** A seed fails that ends below the target, or crashes; where there is no target, below half of what "

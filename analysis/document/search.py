@@ -154,14 +154,14 @@ def earlier_sentence(earlier: Sequence[tuple[str, str, float | None]]) -> str:
         earlier: As `Study.earlier` has it, one study or more.
     """
     told = [f"{code(name)} (run {code(run)}), {_held(weight)}" for name, run, weight in earlier]
-    return f"It started from what was found in {'; '.join(told)}."
+    return f"The search started from what was found in {'; '.join(told)}."
 
 
 def _held(weight: float | None) -> str:
     if weight is None:
-        return "of which it is not known yet whether it holds here"
+        return "and whether its order of settings holds here is not recorded"
     if weight == 0:
-        return "whose order of settings was not seen to hold here: it was not used"
+        return "whose order of settings was not seen to hold here: beyond the first trials it was not used"
     return f"whose order of settings holds here (rank correlation {weight:.2f}), and was used"
 
 

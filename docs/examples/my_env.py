@@ -1,6 +1,6 @@
 """An environment of one's own, to copy: a room is kept warm by turning its heater on and off.
 
-rl-scaling run modules=[docs/examples/my_env.py] env=gym env.id=Room-v0
+rl-scaling run 'modules=[docs/examples/my_env.py]' env=gym env.id=Room-v0
 """
 
 from typing import Any

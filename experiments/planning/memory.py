@@ -28,6 +28,7 @@ def with_memory(
     environment_bytes: Sequence[int],
     cluster: Cluster,
     peaks: PastPeaks | None = None,
+    may_leave_out: bool = False,
 ) -> tuple[Configuration, ...]:
     """Configurations with the memory that their processes are predicted to take, and ask for.
 
@@ -36,19 +37,29 @@ def with_memory(
         environment_bytes: Bytes that one environment of each takes.
         cluster: The machines that there are.
         peaks: What earlier trials of the same configuration took, which is the better prediction.
+        may_leave_out: Whether to leave out those whose memory is nowhere to be had, unless that is all.
 
     Raises:
         DoesNotFitError: The memory of a trial is nowhere to be had; names the setting that makes it fit.
     """
-    found = []
+    found, last = [], None
     for configuration, each in zip(configurations, environment_bytes, strict=True):
         algorithm, env = configuration.suite.algorithm["name"], configuration.suite.env.name
         predicted = _predicted(configuration, each)
         if peaks and (peak := peaks(algorithm, env).get(configuration.config_id)):
             times = _ROOM * peak * 2**20 / sum(predicted)
             predicted = tuple(_rounded(times * size) for size in predicted)
-        found.append(replace(configuration, predicted_bytes=predicted))
-        _check(found[-1], each, cluster)
+        known = replace(configuration, predicted_bytes=predicted)
+        try:
+            _check(known, each, cluster)
+        except DoesNotFitError as error:
+            if not may_leave_out:
+                raise
+            last = error
+            continue
+        found.append(known)
+    if last is not None and not found:
+        raise last
     return placed(found, cluster)
 
 

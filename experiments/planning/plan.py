@@ -236,10 +236,10 @@ def plan_study(suite: SuiteConfig, compose: Compose, cluster: Cluster, peaks: Pa
         wanted = [resolver.parsed(parsed.point) for parsed in wanted]
     resolver, resolved, same, base = _resolved(suite, resolver, wanted, base)
     left_out += tuple(same)
-    configurations, too_large = _built(resolved, cluster, joint)
-    left_out += too_large
-    notes, memory = rehearse_each([(c.suite.env, takes_any_action(c.trial(0))) for c in configurations])
-    configurations = with_memory(configurations, memory, cluster, peaks if base is None else None)
+    built, too_large = _built(resolved, cluster, joint)
+    notes, memory = rehearse_each([(c.suite.env, takes_any_action(c.trial(0))) for c in built])
+    configurations = with_memory(built, memory, cluster, peaks if base is None else None, may_leave_out=joint)
+    left_out += (*too_large, *_without_memory(built, configurations, cluster))
     search = None if base is None else SearchDesign(suite, configurations, base, resolver)
     if search:
         search.check()
@@ -336,8 +336,8 @@ def _lacking(parsed: ResolvedPoint) -> str:
 def _built(
     resolved: Sequence[ResolvedPoint], cluster: Cluster, may_leave_out: bool
 ) -> tuple[tuple[Configuration, ...], tuple[str, ...]]:
-    """Points, built; and if they may be left out, the layouts that do not fit the machines, a clause each."""
-    found, left_out, last = [], dict[str, None](), None
+    """Points, built; and if they may be left out, the layouts that do not fit the machines, in a clause."""
+    found, needed, last = [], dict[int, int](), None
     for point in resolved:
         try:
             found.append(Configuration.of(point, cluster))
@@ -345,11 +345,30 @@ def _built(
             if not may_leave_out:
                 raise
             last = error
-            needed = plural(int(error.request.required_resources.get("CPU", 0)), "CPU")
-            left_out[f"{plural(point.layout.num_env_runners, 'runner')}, which need {needed}: {cluster}"] = None
+            needed[point.layout.num_env_runners] = int(error.request.required_resources.get("CPU", 0))
     if last is not None and not found:
         raise last
-    return tuple(found), tuple(left_out)
+    return tuple(found), _too_many(needed, cluster)
+
+
+def _without_memory(
+    built: Sequence[Configuration], configurations: Sequence[Configuration], cluster: Cluster
+) -> tuple[str, ...]:
+    """Which layouts were left out for their memory, in a clause."""
+    have = {c.label for c in configurations}
+    lacking = dict.fromkeys(c.layout for c in built if c.label not in have)
+    named = ", ".join(f"{layout.num_env_runners} x {layout.num_envs_per_env_runner}" for layout in lacking)
+    return (f"runners x envs {named}, whose memory is not there: {cluster}",) if named else ()
+
+
+def _too_many(needed: Mapping[int, int], cluster: Cluster) -> tuple[str, ...]:
+    """That layouts do not fit the machines, by the CPUs that their numbers of runners need; nothing if all do."""
+    if not needed:
+        return ()
+    fewest = min(needed)
+    which = "which" if len(needed) == 1 else f"of which {fewest}"
+    runners = f"{', '.join(map(str, sorted(needed)))} runner{'' if [*needed] == [1] else 's'}"
+    return (f"{runners}, {which} need {plural(needed[fewest], 'CPU')}: {cluster}",)
 
 
 def concurrency_of(suite: SuiteConfig, configurations: Sequence[Configuration], cluster: Cluster) -> int:

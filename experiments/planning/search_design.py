@@ -253,11 +253,12 @@ class SearchDesign:
         return min(most, limits.max_env_steps // limits.trial_env_steps)
 
     @property
-    def least_learning(self) -> int:
-        """Trials that learn, at least; 0 where that is not known, or something but a target may end them early."""
-        limits = self.limits()
-        known = isinstance(self.suite.scheduler, Fifo) and limits.max_env_steps is limits.max_minutes is None
-        return self.outline.least_learning if known else 0
+    def least_learning(self) -> tuple[int, int]:
+        """Trials that learn, at least: that search, and that confirm; 0 where a scheduler or a limit may end them."""
+        limits, strategy = self.limits(), self.outline
+        if not isinstance(self.suite.scheduler, Fifo) or limits.max_env_steps or limits.max_minutes:
+            return 0, 0
+        return strategy.least_learning, strategy.least_confirming if isinstance(strategy, Confirming) else 0
 
     @property
     def _may_end_early(self) -> bool:

@@ -227,7 +227,9 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     if not isinstance(strategy, Confirming):
         return f"{_points_and_seeds(plan)}: {size}"
     if isinstance(joint := strategy.search, Joint):
-        learning = f"{joint.least_learning} to {plural(joint.num_learning, 'trial')} that learn"
+        least, most = sum(search.least_learning[:1]), joint.num_learning
+        fewer = "" if least == most else f"{least} to " if least else "at most "
+        learning = f"{fewer}{plural(most, 'trial')} that learn"
         return (
             f"search=joint: {plural(joint.num_layouts, 'layout')} measured alone in "
             f"{plural(joint.num_rounds, 'round')}, {learning}, then the {strategy.top} soonest and the base "
@@ -264,9 +266,9 @@ def _cost(plan: Plan) -> list[str]:
     is_joint = isinstance(search.outline, Confirming) and isinstance(
         search.outline.search, Joint
     )  # most of whose further seeds are rarely wanted
-    least = 100 * search.least_learning * search.limits().trial_env_steps / search.grid_env_steps
-    most = f"{least:.0f}% to {share:.0f}%" if is_joint and least else f"at most {share:.0f}%"
-    cost = labelled("cost", f"{most} of the grid at {seeds} ({grid})")
+    least = 100 * sum(search.least_learning) * search.limits().trial_env_steps / search.grid_env_steps
+    told = f"{least:.0f}% to {share:.0f}%, at full budgets," if is_joint and least else f"at most {share:.0f}%"
+    cost = labelled("cost", f"{told} of the grid at {seeds} ({grid})")
     if search.env_steps_in_all() < search.grid_env_steps or (is_joint and 0 < least < 100):
         return [cost]
     if (from_on := search.paying_seeds) is None:

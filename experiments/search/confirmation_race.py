@@ -139,11 +139,6 @@ class ConfirmationRace(Strategy):
 class RacedConfirmation(Confirming):
     """As `Confirming`, with as many of the seeds as each point needs (`ConfirmationRace`)."""
 
-    @property
-    @override
-    def least_learning(self) -> int:
-        return self.search.least_learning + self.top * min(FEWEST, len(self._seeds))
-
     @override
     def _confirmation(self, best: Sequence[Point]) -> Strategy:
         known = self.search.outcomes_by_point()

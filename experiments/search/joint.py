@@ -185,6 +185,8 @@ class Joint(Strategy):
     def start(self, ask: Ask) -> None:
         if len(self.asked) == len(self._planned):  # after a restart
             self._plan()
+        at = len(self.asked)
+        self._planned[at:] = [ask, *(other for other in self._planned[at:] if other != ask)]  # what began comes first
         super().start(ask)
 
     def _plan(self) -> None:
@@ -228,16 +230,21 @@ class Joint(Strategy):
         return max(1, math.ceil((oldest - float(np.mean(now))) / self._updates_of_batch))
 
     def _hopeful(self, found: Predicted) -> list[Point]:
-        """What may still be the soonest: learning settings, each with the number of environments that can be trained
-        in the layout of fewest processes and is nearest to where it may be; as many as there are learning settings at
-        most.
+        """What may still be the soonest: learning settings, each in the layouts of fewest processes whose numbers of
+        environments are nearest to those of its candidates; no more points than there are learning settings.
         """
         p_best: dict[str, float] = {}
         for candidate, p in zip(self._measurable, found.p_best, strict=True):
-            key = key_of(self._simplest(candidate).point)
-            p_best[key] = p_best.get(key, 0.0) + float(p)
-        likely = sorted(p_best, key=lambda key: -p_best[key])[: len(self._cells)]
-        return [self._of[key].point for key in likely if p_best[key] >= HARDLY]
+            if candidate.learning in self._by_cell:  # else it has no layout of fewest processes
+                key = key_of(self._simplest(candidate).point)
+                p_best[key] = p_best.get(key, 0.0) + float(p)
+        likely = {*sorted(p_best, key=lambda key: -p_best[key])[: len(self._cells)]}
+        of_setting: dict[tuple[float, ...], float] = {}
+        for key, p in p_best.items():
+            learning = self._of[key].learning
+            of_setting[learning] = of_setting.get(learning, 0.0) + p
+        hopeful = [self._of[key] for key in p_best if key in likely]
+        return [one.point for one in hopeful if of_setting[one.learning] >= HARDLY]
 
     def _simplest(self, candidate: Candidate) -> Candidate:
         """The same learning settings in the layout of fewest processes, with the nearest number of environments."""

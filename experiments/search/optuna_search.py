@@ -97,11 +97,17 @@ class Suggested(Strategy):
     def most_trials(self) -> int:
         return self._most_trials
 
+    @property
+    @override
+    def least_learning(self) -> int:  # of a space that ends, it may suggest the same points until it is given up
+        is_endless = math.isinf(size(self._axes))
+        return self._most_trials if is_endless else min(self._most_trials, len(self._seeds))
+
     @override
     def ask(self) -> Ask | Signal:
         if len(self.asked) >= self._num_samples:
             return Signal.DONE
-        if self._prior is not None and len(self.asked) >= len(self._tried):
+        if self._prior is not None and not self._has_told and len(self.asked) >= len(self._tried):
             if (weights := self.belief) is None:
                 return Signal.WAIT
             self._tell_of_earlier(self._prior, weights)
@@ -134,8 +140,6 @@ class Suggested(Strategy):
 
     def _tell_of_earlier(self, prior: Prior, weights: Sequence[float]) -> None:
         """Tell Optuna what earlier studies found, once, if that holds here."""
-        if self._has_told:
-            return
         self._has_told = True
         outcomes = [self.outcomes[i] for i in range(len(self._tried))]
         worths = [worth for outcome in outcomes if math.isfinite(worth := outcome.worth(self.objectives[0]))]

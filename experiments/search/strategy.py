@@ -124,10 +124,10 @@ class Strategy(ABC):
 
     @property
     def least_learning(self) -> int:
-        """Trials that learn, not those whose throughput is measured, for which it will ask at least, as far as that is
-        known before they begin.
+        """Trials that learn, not those whose throughput is measured, for which it will ask at least if none fails; 0
+        where that is not known before they begin.
         """
-        return self.most_trials
+        return 0
 
     @abstractmethod
     def ask(self) -> Ask | Signal:
@@ -268,6 +268,11 @@ class Listed(Strategy):
     def most_trials(self) -> int:
         return len(self._asks)
 
+    @property
+    @override
+    def least_learning(self) -> int:
+        return len(self._asks)
+
     @override
     def ask(self) -> Ask | Signal:
         return self._asks[len(self.asked)] if len(self.asked) < len(self._asks) else Signal.DONE
@@ -327,7 +332,12 @@ class Confirming(Strategy):
     @property
     @override
     def least_learning(self) -> int:
-        return self.search.least_learning + self.top * len(self._seeds)
+        return self.search.least_learning
+
+    @property
+    def least_confirming(self) -> int:
+        """Trials that confirm, at least, if none fails: what leads has all seeds."""
+        return len(self._seeds)
 
     @property
     @override

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.config.trial_config import TrialConfig
-from experiments.contract import FAILED, FINISHED, PRUNED, RETURN, SCORE
+from experiments.contract import CONFIRM, FAILED, FINISHED, PRUNED, RETURN, SCORE
 from experiments.contract.words import LABEL_WIDTH, duration, some, span
 from experiments.planning.durations import SCORING, so_far
 from experiments.planning.plan import Plan
@@ -56,6 +56,7 @@ class _Row:
     wall_s: float = 0.0  # of the trial, at its newest report
     scoring_s: float = math.nan  # from its last report to its end; an estimate until it has ended
     reused: bool = False  # taken from another study, in no time
+    confirms: bool = False
 
 
 class Progress:
@@ -148,7 +149,8 @@ class Progress:
     def _time(self, trial: TrialConfig, row: _Row, metrics: Mapping[str, float]) -> None:
         """What of the time is no training at the trial's pace: until it begins, and the final evaluation."""
         share, wall_s = metrics.get("time/evaluation_share", 0.0), metrics.get("progress/wall_s", row.wall_s)
-        if self._is_live and self._before_training_s is None and "progress/train_s" in metrics:
+        learns = trial.measurement is None and "progress/train_s" in metrics
+        if self._is_live and self._before_training_s is None and learns:
             trained_s = metrics["progress/train_s"] / (1 - min(share, 0.9))
             self._before_training_s = max(0.0, unpaused_s() - self._start_unpaused - trained_s)
         if share and trial.measurement is None:
@@ -177,7 +179,7 @@ class Progress:
         work = trial.budget_env_steps - trial.first_env_steps
         if trial.measurement:  # beside trials that learn it is little
             work = 1 if self._plan.is_measured else 0
-        new = _Row(trial.label, trial.seed, work, changed=time.monotonic())
+        new = _Row(trial.label, trial.seed, work, changed=time.monotonic(), confirms=trial.phase == CONFIRM)
         return self._rows.setdefault(trial.folder_name, new)
 
     def _line(self) -> None:
@@ -223,12 +225,18 @@ class Progress:
     def _least_left(self) -> float:
         """The work that a search has left in any case, if trials to come take what those took that ended."""
         search, each = self._plan.search, self._each
-        if search is None or (each is None and self._plan.suite.stop_at_target):
+        reused = any(row.reused for row in self._rows.values())  # of which there may be more
+        if search is None or reused or (each is None and self._plan.suite.stop_at_target):
             return 0.0
-        each = search.limits().trial_env_steps if each is None else each
+        searching, confirming = search.least_learning
+        if not searching:
+            return 0.0
+        each = min(c.suite.budget_env_steps for c in search.known) if each is None else each
         rows = [row for row in self._rows.values() if row.work > 1]
         running = sum(max(0.0, min(row.work, each) - row.done) for row in rows if row.status not in _ENDS)
-        return running + each * max(0, search.least_learning - len(rows))
+        confirm = sum(row.confirms for row in rows)
+        to_search = 0 if confirm else max(0, searching - len(rows))
+        return running + each * (to_search + max(0, confirming - confirm))
 
     def _scoring_s(self) -> tuple[float, float]:
         """Seconds of the study that final evaluations took, and that those to come take."""

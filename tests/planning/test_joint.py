@@ -1,6 +1,7 @@
 """The plan of a study that looks for learning settings and a layout together."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,26 @@ def test_a_joint_search_learns_in_the_simplest_layout_and_leaves_out_what_does_n
     assert "4 layouts measured alone in 2 rounds, 20 to 70 trials that learn, then the 3 soonest and the base" in said
     assert plan.concurrency == min(4, usable_cpus().usable)  # by CPUs that there are, not those that are declared
     assert plan.env_steps_in_all() == (70 + 4 * 5) * plan.suite.budget_env_steps
-    assert plan.search is not None and plan.search.least_learning == 20 + 3 * 5
+    assert plan.search is not None and plan.search.least_learning == (20, 5)
     # of 8 configurations with 5 seeds
-    assert any("88% to 225% of the grid at these 5 seeds (8 " in line for line in plan_lines(plan))
+    assert any("62% to 225%, at full budgets, of the grid at these 5 seeds (8 " in line for line in plan_lines(plan))
+
+
+def test_layouts_that_do_not_fit_are_told_of_together(plan_of: PlanOf) -> None:
+    plan = plan_of("study=joint", cluster=DECLARED)
+    assert plan.left_out == (f"4, 8, 16, 32, 64 runners, of which 4 need 5 CPUs: {plan.cluster}",)
+
+
+def test_layouts_whose_memory_is_not_there_are_left_out(plan_of: PlanOf) -> None:
+    everything = plan_of(*SMALL, cluster=DECLARED)
+    sizes = {c.layout.num_env_runners: sum(c.predicted_bytes) for c in everything.configurations}
+    (node,) = DECLARED.nodes
+    small = replace(DECLARED, nodes=(replace(node, memory=(sizes[0] + sizes[2]) // 2),))
+    plan = plan_of(*SMALL, cluster=small)
+    assert {c.layout.num_env_runners for c in plan.configurations} == {0}
+    assert plan.left_out[-1] == f"runners x envs 2 x 4, 2 x 16, whose memory is not there: {plan.cluster}"
+    with pytest.raises(ConfigurationError, match="is predicted to take"):
+        plan_of(*SMALL, cluster=replace(DECLARED, nodes=(replace(node, memory=sizes[0] // 2),)))
 
 
 def test_trials_that_wait_may_learn_beside_more_than_there_are_cpus_for(plan_of: PlanOf) -> None:

@@ -398,13 +398,14 @@ def test_the_report_says_whether_what_earlier_studies_found_holds_here() -> None
     earlier = (("a/ppo-cartpole", "r1", 0.83), ("b/ppo-acrobot", "r2", 0.0), ("c/ppo-pendulum", "r3", None))
     text = Page(build(replace(study, earlier=earlier)).html).text
     for words in (
-        "It started from what was found in a/ppo-cartpole (run r1), whose order of settings holds here (rank "
+        "The search started from what was found in a/ppo-cartpole (run r1), whose order of settings holds here (rank "
         "correlation 0.83), and was used;",
-        "b/ppo-acrobot (run r2), whose order of settings was not seen to hold here: it was not used;",
-        "c/ppo-pendulum (run r3), of which it is not known yet whether it holds here.",
+        "b/ppo-acrobot (run r2), whose order of settings was not seen to hold here: beyond the first trials it was not "
+        "used;",
+        "c/ppo-pendulum (run r3), and whether its order of settings holds here is not recorded.",
     ):
         assert words in text, words
-    assert "It started from" not in Page(build(study).html).text
+    assert "The search started from" not in Page(build(study).html).text
 
 
 def test_the_report_of_a_population_says_who_was_copied_from_whom() -> None:

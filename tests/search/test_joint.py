@@ -97,6 +97,7 @@ def test_layouts_are_measured_then_learning_settings_trained_then_the_soonest_co
     assert rounds == {(0, 4): 4, (0, 16): 2, (2, 8): 2, (2, 16): 2}  # one of four at both ends of the batch
     assert {total(ask.point) for ask in asked if ask.phase == SEARCH} == {4, 16}
     assert {ask.point["runners"] for ask in asked if ask.phase == SEARCH} == {0}
+    assert queue().strategy.least_learning <= sum(ask.phase == SEARCH for ask in asked)
     assert len(asked) <= queue().strategy.most_trials
 
 
@@ -171,6 +172,22 @@ def test_a_search_that_is_killed_goes_on_as_if_it_had_not_been(killed_after: int
         journal=[json.loads(line) for line in noted], outcome_of=lambda index, ask: before.outcomes.get(index)
     )
     asked, whole = run(after, outcome, ends=1), run(queue(), outcome)
+    assert [(a.point, a.seed, a.phase) for a in asked] == [(a.point, a.seed, a.phase) for a in whole]
+
+
+@pytest.mark.parametrize("further", [0, 1, 3])
+def test_a_search_that_is_killed_among_its_further_seeds_goes_on_as_if_it_had_not_been(further: int) -> None:
+    whole = run(queue(joint(more_seeds=range(5, 12))), outcome)
+    killed_after = next(i for i, ask in enumerate(whole) if ask.phase == SEARCH and ask.seed not in SEEDS) + further
+    noted: list[str] = []
+    before = queue(joint(more_seeds=range(5, 12)), write=lambda line: noted.append(json.dumps(line)))
+    run(before, outcome, most=killed_after)
+    after = queue(
+        joint(more_seeds=range(5, 12)),
+        journal=[json.loads(line) for line in noted],
+        outcome_of=lambda index, ask: before.outcomes.get(index),
+    )
+    asked = run(after, outcome, ends=1)
     assert [(a.point, a.seed, a.phase) for a in asked] == [(a.point, a.seed, a.phase) for a in whole]
 
 

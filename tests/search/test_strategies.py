@@ -83,6 +83,9 @@ def test_a_search_ends_with_its_best_and_the_base_on_seeds_that_it_never_saw(nam
     assert Counter(ask.seed for ask in asked if ask.phase == CONFIRM) == dict.fromkeys(HELD_OUT, len(confirmed))
     assert not {ask.seed for ask in asked if ask.phase == SEARCH} & set(HELD_OUT)
     assert len({(key_of(ask.point), ask.seed) for ask in asked}) == len(asked) <= strategy.most_trials
+    num_confirming = sum(ask.phase == CONFIRM for ask in asked)
+    assert strategy.least_learning <= len(asked) - num_confirming
+    assert strategy.least_confirming <= num_confirming
 
 
 @each_search
