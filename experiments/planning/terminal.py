@@ -227,9 +227,9 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     if not isinstance(strategy, Confirming):
         return f"{_points_and_seeds(plan)}: {size}"
     if isinstance(joint := strategy.search, Joint):
-        least, most = sum(search.least_learning[:1]), joint.num_learning
-        fewer = "" if least == most else f"{least} to " if least else "at most "
-        learning = f"{fewer}{plural(most, 'trial')} that learn"
+        least, _ = search.least_learning
+        fewer = "" if least == joint.num_learning else f"{least} to " if least else "at most "
+        learning = f"{fewer}{plural(joint.num_learning, 'trial')} that learn"
         return (
             f"search=joint: {plural(joint.num_layouts, 'layout')} measured alone in "
             f"{plural(joint.num_rounds, 'round')}, {learning}, then the {strategy.top} soonest and the base "
