@@ -24,8 +24,10 @@ asks whether this and the following hold).
 """
 _OTHER_STUDY = 0.20
 """Of the logarithm of the ratio of two studies of the same trials: what else their machine did, and starts."""
-_WITHIN_TRIAL = 0.10
-"""Likewise of a trial's later part to its earlier one."""
+_WITHIN_TRIAL = 0.20
+"""Likewise of a trial's later part to its earlier one. With 0.1 72% of 75 ranges that the terminal told of 20 studies
+held, where 90% are meant to; with 0.2 it is 87%, and most others miss what slow environments take after the last trial.
+"""
 
 
 @dataclass(frozen=True)

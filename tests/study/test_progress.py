@@ -203,7 +203,7 @@ def test_trials_to_come_are_taken_to_end_as_early_as_those_that_ended(
         for trial in plan.trials[:3]:
             progress.on_event(trial, Reported(env_steps=1024, metrics={"throughput/env_steps_per_s": 10.0}))
             progress.on_event(trial, Ended(status=FINISHED, env_steps=1024))
-        assert "about 14 to 26 s left" in printed(progress._render())
+        assert "about 13 to 27 s left" in printed(progress._render())
 
 
 def test_a_search_may_be_over_when_its_least_trials_are(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,10 +244,10 @@ def test_the_start_and_the_final_evaluations_are_no_training(plan_of: PlanOf, mo
         assert progress._before_training_s == pytest.approx(20, abs=0.1)
         # 4 s of this one, three of 10 + 4 s, and the end of the study
         assert progress._scoring_s() == pytest.approx((0, 16))
-        assert "about 39 to 77 s left" in half, half
+        assert "about 38 to 80 s left" in half, half
         scored = at(34, Ended(status=FINISHED, env_steps=4096, metrics={**final(7.0), "final/wall_s": 16.0}))
         assert progress._scoring_s() == pytest.approx((4, 12))
-        assert "about 36 to 72 s left" in scored, scored
+        assert "about 35 to 75 s left" in scored, scored
 
 
 def test_the_time_left_is_unknown_when_a_study_goes_on(plan_of: PlanOf) -> None:
