@@ -106,7 +106,7 @@ def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(
     phases = Counter(ask["phase"] for ask in asked(out))
     assert phases["search"] == 3 and 2 <= phases["confirm"] <= 3
     assert f"limit       max_env_steps={6 * 4096} ended the study after {sum(phases.values())} trials" in done.stdout
-    assert "Use lr=" in done.stdout.split("answer      ")[1]
+    assert "lr=" in done.stdout.split("answer      ")[1].splitlines()[0]  # whatever the seeds came to on this processor
 
 
 @pytest.mark.nightly
