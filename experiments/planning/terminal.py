@@ -212,6 +212,12 @@ def summary(plan: Plan) -> str:
     return f"{trials}, one at a time, in random order, each measured for {measured}"
 
 
+def _joint(search: SearchDesign | None) -> Joint | None:
+    """The joint search of a study, if it is one."""
+    strategy = None if search is None else search.outline
+    return strategy.search if isinstance(strategy, Confirming) and isinstance(strategy.search, Joint) else None
+
+
 def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
     suite, strategy = plan.suite, search.outline
     if suite.max_minutes:
@@ -226,7 +232,7 @@ def _search_summary(plan: Plan, search: SearchDesign, size: str) -> str:
         )
     if not isinstance(strategy, Confirming):
         return f"{_points_and_seeds(plan)}: {size}"
-    if isinstance(joint := strategy.search, Joint):
+    if (joint := _joint(search)) is not None:
         least, _ = search.least_learning
         fewer = "" if least == joint.num_learning else f"{least} to " if least else "at most "
         learning = f"{fewer}{plural(joint.num_learning, 'trial')} that learn"
@@ -263,9 +269,7 @@ def _cost(plan: Plan) -> list[str]:
         ]
     share = 100 * search.env_steps_in_all() / search.grid_env_steps
     grid = f"{plural(search.grid_size, 'configuration')}, {search.grid_env_steps:,.0f} env steps"
-    is_joint = isinstance(search.outline, Confirming) and isinstance(
-        search.outline.search, Joint
-    )  # most of whose further seeds are rarely wanted
+    is_joint = _joint(search) is not None  # most of whose further seeds are rarely wanted
     least = 100 * sum(search.least_learning) * search.limits().trial_env_steps / search.grid_env_steps
     told = f"{least:.0f}% to {share:.0f}%, at full budgets," if is_joint and least else f"at most {share:.0f}%"
     cost = labelled("cost", f"{told} of the grid at {seeds} ({grid})")
@@ -289,7 +293,12 @@ def _memory(plan: Plan) -> str:
     each = mib(sizes[0]) + (f" to {mib(sizes[-1])}" if len(sizes) > 1 else "")
     has = f" of {mib(plan.cluster.memory)}" if math.isfinite(plan.cluster.memory) else ""
     at_once = min(plan.concurrency, plan.num_trials)
-    said = f"about {each} a trial, {'up to ' if len(sizes) > 1 else ''}{mib(at_once * sizes[-1])} at once{has}"
+    most = at_once * sizes[-1]
+    if _joint(plan.search):  # those of fewest processes learn side by side, the others run alone
+        fewest = min(c.layout.num_env_runners for c in plan.configurations)
+        beside = [sum(c.predicted_bytes) for c in plan.configurations if c.layout.num_env_runners == fewest]
+        most = max(at_once * max(beside), sizes[-1])
+    said = f"about {each} a trial, {'up to ' if len(sizes) > 1 else ''}{mib(most)} at once{has}"
     nodes = tuple(replace(node, memory=math.inf) for node in plan.cluster.nodes)
     by_cpus = concurrency_of(plan.suite, plan.configurations, replace(plan.cluster, nodes=nodes))
     if by_cpus <= at_once:

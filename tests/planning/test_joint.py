@@ -9,6 +9,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 
 from experiments.config.errors import ConfigurationError
 from experiments.contract import CONFIRM, THROUGHPUT
+from experiments.contract.words import mib
 from experiments.limits.cpus import usable_cpus
 from experiments.planning.machines import Cluster, Node
 from experiments.planning.terminal import plan_lines
@@ -43,6 +44,11 @@ def test_a_joint_search_learns_in_the_simplest_layout_and_leaves_out_what_does_n
     assert plan.concurrency == min(4, usable_cpus().usable)  # by CPUs that there are, not those that are declared
     assert plan.env_steps_in_all() == (70 + 4 * 5) * plan.suite.budget_env_steps
     assert plan.search is not None and plan.search.least_learning == (20, 5)
+    alone, small = (
+        max(sum(c.predicted_bytes) for c in plan.configurations if c.layout.num_env_runners == n) for n in (2, 0)
+    )
+    at_once = mib(max(alone, plan.concurrency * small))  # the largest run alone
+    assert any(line.startswith("memory") and line.endswith(f"up to {at_once} at once") for line in plan_lines(plan))
     # of 8 configurations with 5 seeds
     assert any("62% to 225%, at full budgets, of the grid at these 5 seeds (8 " in line for line in plan_lines(plan))
 
