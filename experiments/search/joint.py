@@ -1,6 +1,7 @@
 """Learning rate, batch and layout together: what learns is run side by side, what is fast is measured alone."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -233,16 +234,13 @@ class Joint(Strategy):
         """What may still be the soonest: learning settings, each in the layouts of fewest processes whose numbers of
         environments are nearest to those of its candidates; no more points than there are learning settings.
         """
-        p_best: dict[str, float] = {}
+        p_best: dict[str, float] = defaultdict(float)
+        of_setting: dict[tuple[float, ...], float] = defaultdict(float)
         for candidate, p in zip(self._measurable, found.p_best, strict=True):
             if candidate.learning in self._by_cell:  # else it has no layout of fewest processes
-                key = key_of(self._simplest(candidate).point)
-                p_best[key] = p_best.get(key, 0.0) + float(p)
+                p_best[key_of(self._simplest(candidate).point)] += float(p)
+                of_setting[candidate.learning] += float(p)
         likely = {*sorted(p_best, key=lambda key: -p_best[key])[: len(self._cells)]}
-        of_setting: dict[tuple[float, ...], float] = {}
-        for key, p in p_best.items():
-            learning = self._of[key].learning
-            of_setting[learning] = of_setting.get(learning, 0.0) + p
         hopeful = [self._of[key] for key in p_best if key in likely]
         return [one.point for one in hopeful if of_setting[one.learning] >= HARDLY]
 
