@@ -57,6 +57,13 @@ def suggestions(out: Path) -> list[Any]:
     ]
 
 
+def best_of(out: Path) -> str:
+    """The configuration that MLflow has as the recommended one."""
+    with closing(sqlite3.connect(out / "mlflow.db")) as connection:
+        ((best,),) = connection.execute("SELECT value FROM tags WHERE key = 'best'")
+    return str(best)
+
+
 def ended(out: Path) -> int:
     """How many trials the search knows to have ended, early or not."""
     return sum(journal.read_text().count('"ended": ') for journal in out.glob("studies/*/search.jsonl"))
@@ -91,9 +98,7 @@ def test_a_search_that_is_killed_twice_goes_on_with_no_trial_lost_and_none_run_t
     if name == "optuna":
         assert suggestions(out) == suggestions(whole)
         assert {state for _, state, _, _ in suggestions(out)} == {"COMPLETE"}
-    with closing(sqlite3.connect(out / "mlflow.db")) as connection:
-        ((best,),) = connection.execute("SELECT value FROM tags WHERE key = 'best'")
-    assert best in resumed.stdout.split("answer      ")[1].split("Use ")[1]
+    assert best_of(out) in resumed.stdout.split("answer      ")[1].split("Use ")[1]
 
 
 @pytest.mark.usefixtures("ray_instance")
@@ -106,7 +111,9 @@ def test_a_limit_ends_a_search_keeps_what_was_done_and_confirms_what_it_found(
     phases = Counter(ask["phase"] for ask in asked(out))
     assert phases["search"] == 3 and 2 <= phases["confirm"] <= 3
     assert f"limit       max_env_steps={6 * 4096} ended the study after {sum(phases.values())} trials" in done.stdout
-    assert "lr=" in done.stdout.split("answer      ")[1].splitlines()[0]  # whatever the seeds came to on this processor
+    assert best_of(out).startswith("lr=")
+    # whether its seeds reach the target depends on the processor
+    assert best_of(out) in done.stdout.split("answer      ")[1].splitlines()[0]
 
 
 @pytest.mark.nightly
