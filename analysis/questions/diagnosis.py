@@ -23,9 +23,7 @@ def diagnose(curves: Series, facts: Facts) -> tuple[Bottleneck, list[HealthSigna
         curves: Metric to (env steps, value).
         facts: Of the trial.
     """
-    means = {
-        name: _mean_over_time(curves, name) for name in curves if name.startswith(("time/", "system/", "throughput/"))
-    }
+    means = _means_over_time(curves, "time/", "system/", "throughput/")
     shares = {part: means[f"time/{part}_share"] for part in TIME_PARTS if f"time/{part}_share" in means}
     return bottleneck(shares, facts, means), health(curves, facts)
 
@@ -139,16 +137,22 @@ def _series(curves: pd.DataFrame) -> dict[str, dict[str, list[tuple[float, float
     return found
 
 
-def _mean_over_time(curves: Series, metric: str) -> float:
-    """Mean over a trial, reports weighed by their seconds; without the first of three or more,
-    in which everything starts up.
+def _means_over_time(curves: Series, *groups: str) -> dict[str, float]:
+    """Means over a trial of the metrics in some groups, reports weighed by their seconds;
+    without the first of three or more, in which everything starts up.
     """
-    steps, values = points_of(curves, metric)
     at, wall_s = points_of(curves, "progress/wall_s")
-    if len(values) >= 3:
-        steps, values = steps[1:], values[1:]
-    if not len(values):
-        return math.nan
-    seconds = dict(zip(at, np.diff(wall_s, prepend=0.0), strict=True))
-    weights = np.array([max(0.0, seconds.get(step, 0.0)) for step in steps])
-    return float(np.average(values, weights=weights)) if weights.sum() > 0 else float(values.mean())
+    seconds = dict(zip(at.tolist(), np.diff(wall_s, prepend=0.0).tolist(), strict=True))
+    means = {}
+    for name in (name for name in curves if name.startswith(groups)):
+        steps, values = points_of(curves, name)
+        if len(values) >= 3:
+            steps, values = steps[1:], values[1:]
+        weights = np.array([max(0.0, seconds.get(step, 0.0)) for step in steps.tolist()])
+        if not len(values):
+            means[name] = math.nan
+        elif (total := weights.sum()) > 0:
+            means[name] = float((values * weights).sum() / total)
+        else:
+            means[name] = float(values.mean())
+    return means

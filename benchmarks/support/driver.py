@@ -27,8 +27,9 @@ from experiments.study import driver as study
 from experiments.study.cluster import ray_process
 from experiments.study.tune import execution
 from experiments.study.tune.callbacks import DriverCallback
+from experiments.tracking.lanes import Operation
 from experiments.tracking.store import Store
-from experiments.tracking.writer import Operation, Writer
+from experiments.tracking.writer import Writer
 from experiments.tracking.writes import LogReport
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """Memory that the processes here may use, and how many of them the kernel killed for want of it."""
 
+import functools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,10 +32,16 @@ def oom_kills(folders: Iterable[Path] | None = None, machine: Path = _VMSTAT) ->
 
     A process that the kernel kills ends by SIGKILL, as one that a person kills does: only the count tells them apart.
     """
-    of_cgroups = cgroups.folders("memory") if folders is None else folders
+    of_cgroups = _own_folders() if folders is None else folders
     files = (folder / name for folder in of_cgroups for name in ("memory.oom_control", "memory.events"))
     for file in (*files, machine):
         counts = [line.split()[1] for line in text_of(file).splitlines() if line.startswith("oom_kill ")]
         if counts:
             return int(counts[0])
     return None
+
+
+@functools.cache
+def _own_folders() -> tuple[Path, ...]:
+    """They stay the same; a study asks at each attempt at a trial."""
+    return tuple(cgroups.folders("memory"))

@@ -6,17 +6,17 @@ delivered a second time.
 """
 
 import logging
+import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import replace
 from typing import assert_never
 
 from experiments.config.errors import first_line
 from experiments.contract import Tag
 from experiments.tracking import writes
+from experiments.tracking.lanes import Lane, Lanes, Operation
 from experiments.tracking.store import MAX_VALUES, Store, StoreError
 
 RETRY_S = 2.0
@@ -31,36 +31,6 @@ FINAL_WAIT_SHARE = 0.1
 """The same, of the time that the study took, if that is longer."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Operation:
-    """A write, to what `key` stands for."""
-
-    key: str
-    write: writes.Write
-    put_at: float = field(default_factory=time.monotonic)
-
-
-@dataclass(eq=False)
-class _Lane:
-    """Operations that are delivered one after the other: a run's rows, or its files, so that neither waits
-    for the other's disk.
-
-    Attributes:
-        pending: In order; those under way are still in it.
-        busy: Whether some are under way.
-        failing: Whether the last attempt failed.
-        retry_at: When to try again (monotonic).
-        at_most: How many to deliver in one call: fewer after a failure, for one of them may be bad, or all be too many
-            for a slow store.
-    """
-
-    pending: deque[Operation] = field(default_factory=deque)
-    busy: bool = False
-    failing: bool = False
-    retry_at: float = 0.0
-    at_most: int = MAX_VALUES
 
 
 class Writer:
@@ -90,7 +60,7 @@ class Writer:
         self.refused = 0
         self._connect, self._connecting = connect, threading.Lock()
         self._store: Store | None = None
-        self._lanes: dict[tuple[str, bool], _Lane] = {}
+        self._lanes = Lanes(lambda key: key in self.run_ids or key in self._lost, self._gather_s)
         self._maybe_created: dict[str, writes.OpenRun] = {}
         """Runs whose making failed once and may have happened all the same."""
         self._lost: set[str] = set()
@@ -111,16 +81,14 @@ class Writer:
     def put(self, key: str, write: writes.Write) -> None:
         """Queue a write to what `key` stands for; returns at once."""
         with self._changed:
-            self._lanes.setdefault((key, isinstance(write, writes.Files)), _Lane()).pending.append(
-                Operation(key, write)
-            )
+            self._lanes.put(Operation(key, write))
             self._changed.notify()
 
     @property
     def pending(self) -> int:
         """Operations that wait, or are under way."""
         with self._changed:
-            return sum(len(lane.pending) for lane in self._lanes.values())
+            return self._lanes.num_pending
 
     def close(self, wait_s: float | None = None, patient: bool = False) -> None:
         """Deliver what is queued, and end the threads.
@@ -137,10 +105,11 @@ class Writer:
         most_s = max(wait_s, age_s) if patient else wait_s
         with self._changed:
             self._closing = True
+            self._lanes.hurry()
             self._changed.notify_all()
             pending, now = self.pending, time.monotonic()
             quiet_until, give_up = now + wait_s, now + most_s
-            while self._lanes and (left_s := min(quiet_until, give_up) - time.monotonic()) > 0:
+            while self.pending and (left_s := min(quiet_until, give_up) - time.monotonic()) > 0:
                 self._changed.wait(left_s)
                 if patient and self.pending != pending:
                     pending, quiet_until = self.pending, time.monotonic() + wait_s
@@ -154,7 +123,7 @@ class Writer:
                 lane = self._wait_for_lane()
                 if lane is None:
                     return
-                operations = _next(lane)
+                operations = lane.next()
                 lane.busy = True
                 if self._silent:
                     self._quiet_until = time.monotonic() + RETRY_S  # one attempt tells for all
@@ -168,44 +137,24 @@ class Writer:
                 self.busy_s += self._last_call_s
                 lane.busy = False
                 self._record_delivery(lane, operations, error)
+                if lane.pending:
+                    self._lanes.queue(lane)
                 self._changed.notify_all()
 
-    def _wait_for_lane(self) -> _Lane | None:
+    def _wait_for_lane(self) -> Lane | None:
         """The lane whose turn it is; None when all is over."""
         while not self._over:
-            ready = [lane for lane in self._lanes.values() if not lane.busy and self._is_deliverable(lane.pending[0])]
             now = time.monotonic()
-            lane = min(ready, key=lambda one: self._turn(one, now), default=None)
-            if lane is None:
-                self._changed.wait()
-                continue
-            wait_s = max(self._due_at(lane), self._quiet_until) - now
-            if wait_s <= 0:
+            if now >= self._quiet_until and (lane := self._lanes.due(now)) is not None:
                 return lane
-            self._changed.wait(wait_s)
+            wait_s = max(self._lanes.next_at(), self._quiet_until) - now
+            self._changed.wait(None if math.isinf(wait_s) else max(0.0, wait_s))
         return None
 
-    def _is_deliverable(self, operation: Operation) -> bool:
-        """True if the run that it needs is open. A run ends after its files: one that has ended is whole."""
-        if isinstance(operation.write, writes.Finish) and (operation.key, True) in self._lanes:
-            return False
-        needs = operation.write.needs(operation.key)
-        return needs is None or needs in self.run_ids or needs in self._lost
+    def _gather_s(self) -> float:
+        return 0.0 if self._closing else min(max(GATHER_S, GATHER_CALLS * self._last_call_s), GATHER_MAX_S)
 
-    def _turn(self, lane: _Lane, now: float) -> tuple[bool, bool, float]:
-        """Sorts the lanes that are due first, those of them that work before those that fail."""
-        due_at = self._due_at(lane)
-        return due_at > now, due_at <= now and lane.failing, due_at
-
-    def _due_at(self, lane: _Lane) -> float:
-        first, last = lane.pending[0], lane.pending[-1]
-        gathers = (
-            isinstance(first.write, writes.LogReport) and isinstance(last.write, writes.Rows) and not self._closing
-        )
-        gather_s = min(max(GATHER_S, GATHER_CALLS * self._last_call_s), GATHER_MAX_S)
-        return max(lane.retry_at, first.put_at + (gather_s if gathers else 0.0))
-
-    def _record_delivery(self, lane: _Lane, operations: list[Operation], error: Exception | None) -> None:
+    def _record_delivery(self, lane: Lane, operations: list[Operation], error: Exception | None) -> None:
         first = operations[0]
         if error is not None and not (isinstance(error, StoreError) and error.permanent):
             if not self._failing:
@@ -219,14 +168,13 @@ class Writer:
             return
         if error is not None:
             self._refuse(first, error)
-        for _ in operations:
-            lane.pending.popleft()
+        self._lanes.remove(lane, operations)
+        if isinstance(first.write, writes.OpenRun):
+            self._lanes.release(first.key)
         lane.at_most = min(2 * lane.at_most, MAX_VALUES)
         lane.failing, lane.retry_at = False, 0.0
         self._silent, self._quiet_until = False, 0.0
-        if not lane.pending:
-            del self._lanes[first.key, isinstance(first.write, writes.Files)]
-        if self._failing and not any(other.failing for other in self._lanes.values()):
+        if self._failing and not any(other.failing for other in self._lanes.of.values()):
             self._failing = False
             logger.warning("MLflow takes writes again; nothing was lost.")
 
@@ -286,16 +234,3 @@ class Writer:
         if not maybe_created:
             del self._maybe_created[key]
         self.run_ids[key] = run_id
-
-
-def _next(lane: _Lane) -> list[Operation]:
-    """The next operation; with one that logs rows, those that follow it, as many as one call takes."""
-    found, num_values = [], 0
-    for operation in islice(lane.pending, lane.at_most):
-        if not isinstance(operation.write, writes.Rows):
-            break
-        num_values += len(operation.write.values)
-        if num_values > MAX_VALUES:
-            break
-        found.append(operation)
-    return found or [lane.pending[0]]

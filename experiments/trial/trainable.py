@@ -74,6 +74,11 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         request: Mapping[str, Any] = config[TRIAL][REQUEST]
         return PlacementGroupFactory([dict(bundle) for bundle in request["bundles"]], strategy=request["strategy"])
 
+    def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As Tune's, without the trial's configuration: Tune has it, and would look through it at each result."""
+        found: dict[str, Any] = super().get_auto_filled_metrics(*args, **kwargs)
+        return {name: value for name, value in found.items() if name != "config"}
+
     def setup(self, config: Mapping[str, Any]) -> None:
         """Note what to do: the first `step()` does it.
 

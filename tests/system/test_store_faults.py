@@ -110,7 +110,7 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
     if full != "a new database's":
         open_study(writer, "full", 2)
         put_reports(writer, 2, range(HALF))
-        eventually(lambda: len(writer.run_ids) == 3 and not writer._lanes)
+        eventually(lambda: len(writer.run_ids) == 3 and not writer.pending)
     fill(disk)
     if full == "a new database's":
         open_study(writer, "full", 2)
@@ -138,7 +138,7 @@ def write_to_full_disk(full: str, folder: Path, disk: Path) -> None:
         )
         assert rows >= 2 * HALF * METRICS
     if "database" not in full:  # and rows do not wait for files
-        eventually(lambda: list(writer._lanes) == [("study", True)])
+        eventually(lambda: list(writer._lanes.of) == [("study", True)])
     make_room(disk)
     end_study(writer, 2)
     writer.close()

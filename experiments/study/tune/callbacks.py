@@ -59,8 +59,8 @@ class StreamCallback(DriverCallback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        """Tell what the trial did."""
-        self._stream.tell(config_of(trial), result[EVENTS])
+        """Tell what the trial did, and take it out of the result, which Tune keeps and saves."""
+        self._stream.tell(config_of(trial), result.pop(EVENTS))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Tell what got lost on its way."""

@@ -30,7 +30,7 @@ from experiments.study.tune.searcher import QueueSearcher
 from experiments.study.tune.watchdog import Watchdog, receiver
 from experiments.trial.measured_trial import MeasuredTrial
 from experiments.trial.trainable import Trial
-from experiments.trial.tune_keys import DRIVER, FOLLOWED, MEASURE_SYSTEM, TRIAL
+from experiments.trial.tune_keys import DRIVER, FOLLOWED, MEASURE_SYSTEM
 from experiments.trial.usage.resource_usage import this_process
 
 
@@ -75,7 +75,7 @@ def run_trials(
                 return []
             most = 1 if plan.is_measured else plan.suite.hardware.max_concurrent_trials or len(trials.trials)
             besides = search.left[: max(0, min(MOST, most - search.max_concurrent))]
-            return [Trial.default_resource_request({TRIAL: trial}) for trial in besides]
+            return [trials.request_of(trial) for trial in besides]
 
         nodes = NodeWatch(
             JoinCheck(plan, folder.path), plan.suite.hardware.wait_for_nodes_s, say, resize, more, stop.asked.set
@@ -102,8 +102,11 @@ def run_trials(
 
 
 def _listed(trials: StudyTrials, left: Sequence[TrialConfig], folder: StudyFolder) -> ListedTrials:
-    described_trials = [described(trial, folder.trial_place(trial), trials.request_of(trial)) for trial in left]
-    return ListedTrials(described_trials, trials.plan.concurrency)
+    return ListedTrials(
+        left,
+        lambda trial: described(trial, folder.trial_place(trial), trials.request_of(trial)),
+        trials.plan.concurrency,
+    )
 
 
 def _tuner(

@@ -1,12 +1,13 @@
 """The trials of a study that knows them from the start, one after the other for Tune."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ray.tune.experiment import Experiment
 from ray.tune.experiment.config_parser import _create_trial_from_spec, _make_parser
 from ray.tune.search import BasicVariantGenerator
 
+from experiments.config.trial_config import TrialConfig
 from experiments.trial.tune_keys import TRIAL
 
 
@@ -15,20 +16,23 @@ class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships n
     keeps all copies and saves them every 10 s.
     """
 
-    def __init__(self, described: Sequence[Mapping[str, Any]], max_concurrent: int = 0) -> None:
+    def __init__(
+        self, trials: Sequence[TrialConfig], describe: Callable[[TrialConfig], Mapping[str, Any]], max_concurrent: int
+    ) -> None:
         """List trials.
 
         Args:
-            described: Trials as `callbacks.described` gives them.
+            trials: In their order.
+            describe: As `callbacks.described`, when Tune asks for the trial.
             max_concurrent: Most trials side by side; 0: as many as fit.
         """
         super().__init__(max_concurrent=max_concurrent)
-        self._described, self._given = described, 0
+        self._listed, self._describe, self._given = trials, describe, 0
 
     @property
-    def left(self) -> Sequence[Mapping[str, Any]]:
-        """The trials that Tune has not asked for yet, described."""
-        return self._described[self._given :]
+    def left(self) -> Sequence[TrialConfig]:
+        """The trials that Tune has not asked for yet."""
+        return self._listed[self._given :]
 
     # Tune saves it with the experiment; a resume has the trials' own folders
     def __reduce__(self) -> tuple[Any, tuple[()]]:
@@ -38,13 +42,13 @@ class ListedTrials(BasicVariantGenerator):  # type: ignore[misc]  # Tune ships n
         """Take Tune's settings of the experiment, of which there is one."""
         experiment: Experiment
         (experiment,) = experiments if isinstance(experiments, list) else [experiments]
-        self._total_samples = len(self._described)
+        self._total_samples = len(self._listed)
         self._trial_generator = self._trials(experiment.spec)
 
     def _trials(self, spec: Mapping[str, Any]) -> Iterator[Any]:
         parser = _make_parser()
-        for number, trial in enumerate(self._described):
-            own, self._given = {**spec, "config": {**spec["config"], TRIAL: trial}}, number + 1
+        for number, trial in enumerate(self._listed):
+            own, self._given = {**spec, "config": {**spec["config"], TRIAL: self._describe(trial)}}, number + 1
             yield _create_trial_from_spec(
                 own, parser, trial_id=f"{self._uuid_prefix}{number:05d}", experiment_tag=str(number)
             )

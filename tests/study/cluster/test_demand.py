@@ -9,6 +9,8 @@ from ray.tune import PlacementGroupFactory
 from experiments.study.cluster import demand
 from experiments.study.cluster.demand import Demand
 from experiments.study.tune.listed_trials import ListedTrials
+from experiments.trial.tune_keys import TRIAL
+from tests.support.suite import PlanOf
 
 REQUESTS = [PlacementGroupFactory([{"CPU": cpus}]) for cpus in (1, 2, 3)]
 
@@ -56,11 +58,12 @@ def test_what_is_not_wanted_any_more_is_let_go(asked: Asked) -> None:
     assert asked.groups == []
 
 
-def test_the_trials_that_wait_for_no_room_are_those_that_tune_has_not_asked_for() -> None:
-    trials = ListedTrials([{"number": number} for number in range(3)], max_concurrent=2)
-    assert [trial["number"] for trial in trials.left] == [0, 1, 2]
+def test_the_trials_that_wait_for_no_room_are_those_that_tune_has_not_asked_for(plan_of: PlanOf) -> None:
+    planned = plan_of("seeds=[0,1,2]", "study.space={}").trials
+    trials = ListedTrials(planned, lambda trial: {"seed": trial.seed}, max_concurrent=2)
+    assert trials.left == planned and len(planned) == 3
     given = trials._trials({"run": "PPO", "config": {}})
-    next(given)
-    assert [trial["number"] for trial in trials.left] == [1, 2]
+    assert next(given).config[TRIAL] == {"seed": 0}
+    assert trials.left == planned[1:]
     assert len(list(given)) == 2
     assert not trials.left
