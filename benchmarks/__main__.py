@@ -15,6 +15,7 @@ MODULES = {
     "policies_cost": "studies.policies_cost",
     "driver_memory": "studies.driver_memory",
     "scale": "studies.scale",
+    "many_trials": "studies.many_trials",
     "study_vs_stock": "studies.study_vs_stock",
     "fast": "fast.speed",
     "gemm": "fast.gemm",
@@ -43,7 +44,7 @@ MODULES = {
     "learning": "learning.scores",
 }
 """Name of a benchmark, and of its page, to its module."""
-LONG = ("calibration", "joint", "joint_elsewhere", "learning", "peers", "scale", "times")
+LONG = ("calibration", "joint", "joint_elsewhere", "learning", "many_trials", "peers", "scale", "times")
 """Those that take days, or more than half an hour, or an environment of their own: run where they are named alone."""
 
 

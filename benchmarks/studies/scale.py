@@ -96,31 +96,44 @@ def _row(done: Done) -> tuple[str, ...]:
 def _study(scratch: Path, trials: int) -> Done:
     """Begin a study, kill it, resume it."""
     output_dir = Path(tempfile.mkdtemp(dir=scratch))
-    lrs = ",".join(f"{1e-6 * (1 + i):.6f}" for i in range(trials // SEEDS))
-    overrides = [
-        f"study.space={{algorithm.training.lr:[{lrs}]}}",
-        f"seeds=[{','.join(map(str, range(SEEDS)))}]",
-        f"budget_env_steps={4000 * REPORTS}",
-        "report_every_env_steps=4000",
-        f"hardware.num_cpus={NODES * TRIALS_PER_NODE}",
-        "report=false",
-    ]
     say(f"{trials} trials")
-    begun = _drive(scratch, overrides, output_dir, int(FINISHED_SHARE * EVENTS * trials))
+    begun = drive(scratch, overrides(trials, REPORTS), output_dir, int(FINISHED_SHARE * EVENTS * trials))
     (folder,) = output_dir.glob("studies/*")
     say(f"{trials} trials, resumed")
     start = time.time()
-    resumed = _drive(scratch, [f"resume={folder}", "report=false"], output_dir)
-    stored = points(output_dir / "mlflow.db", "eval/return_mean")
-    if len({(p.run, p.step) for p in stored}) != trials * REPORTS:
-        raise BenchmarkError(
-            f"{trials} trials with {REPORTS} reports were asked for; in the store: {len(stored)} reports"
-        )
+    resumed = drive(scratch, [f"resume={folder}", "report=false"], output_dir)
+    check_stored(output_dir, trials, REPORTS)
     shutil.rmtree(output_dir)
     return Done(trials, begun, resumed, resumed["first_report_at"] - start)
 
 
-def _drive(scratch: Path, overrides: list[str], output_dir: Path, kill_after: int | None = None) -> dict[str, Any]:
+def overrides(trials: int, reports: int) -> list[str]:
+    """Of a study with so many trials that report so often each, as many at once as the nodes hold."""
+    lrs = ",".join(f"{1e-6 * (1 + i):.6f}" for i in range(trials // SEEDS))
+    return [
+        f"study.space={{algorithm.training.lr:[{lrs}]}}",
+        f"seeds=[{','.join(map(str, range(SEEDS)))}]",
+        f"budget_env_steps={4000 * reports}",
+        "report_every_env_steps=4000",
+        f"hardware.num_cpus={NODES * TRIALS_PER_NODE}",
+        "report=false",
+    ]
+
+
+def check_stored(output_dir: Path, trials: int, reports: int) -> None:
+    """Count what MLflow holds.
+
+    Raises:
+        BenchmarkError: It is not every report of every trial.
+    """
+    stored = points(output_dir / "mlflow.db", "eval/return_mean")
+    if len({(p.run, p.step) for p in stored}) != trials * reports:
+        raise BenchmarkError(
+            f"{trials} trials with {reports} reports were asked for; in the store: {len(stored)} reports"
+        )
+
+
+def drive(scratch: Path, overrides: list[str], output_dir: Path, kill_after: int | None = None) -> dict[str, Any]:
     """Run the suite's command, to its end or until it is killed; what was measured."""
     measured, log = scratch / "measured.json", scratch / "suite.log"
     measured.unlink(missing_ok=True)
