@@ -29,9 +29,9 @@ def measure(quick: bool) -> Report:
         compared=(
             f"A study of {trials:,} trials that report once with every metric of the contract and train nothing, "
             f"as many side by side as {NODES} nodes hold with {TRIALS_PER_NODE} each, as in [scale.md](scale.md): "
-            "planned, run, tracked in SQLite, and concluded. What MLflow holds in the end is counted. CPU time is that of the "
-            "driver's main thread, without the trials'. MLflow takes what was reported slower than it comes: the "
-            "driver goes on, and waits for it at the end."
+            "planned, run, tracked in SQLite, and concluded. What MLflow holds in the end is counted. CPU time is "
+            "that of the driver's main thread, without the trials'. MLflow takes what was reported slower than it "
+            "comes: the driver goes on, and waits for it at the end."
         ),
         verdict=(
             f"All {trials:,} trials are in the store with their report; an event takes "
