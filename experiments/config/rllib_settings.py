@@ -50,12 +50,12 @@ _CHOSEN_IF_NULL = ("num_env_runners", "num_envs_per_env_runner", "num_learners",
 """Counts that the hardware profile or the suite chooses."""
 
 
-def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmConfig]) -> None:
+def check_settings(algorithm: Mapping[str, Any], defaults: AlgorithmConfig) -> None:
     """Check the names and values of an algorithm's sections.
 
     Args:
         algorithm: `conf/algorithm` resolved.
-        config_class: RLlib's class for it.
+        defaults: RLlib's configuration for it, with nothing set.
 
     Raises:
         ConfigurationError: RLlib has no such setting; a value has the wrong type or is outside its range;
@@ -68,9 +68,8 @@ def check_settings(algorithm: Mapping[str, Any], config_class: type[AlgorithmCon
             raise ConfigurationError(
                 f"algorithm.{section}={algorithm.get(section)!r}: must be a mapping of settings (it may be empty)."
             )
-    defaults = config_class()
     for section in BUILDERS:
-        declared = _annotations([vars(c)[section] for c in config_class.__mro__ if section in vars(c)])
+        declared = _annotations(*(vars(c)[section] for c in type(defaults).__mro__ if section in vars(c)))
         for name, value in algorithm[section].items():
             if name not in declared:
                 alike = difflib.get_close_matches(str(name), declared, n=3)
@@ -103,7 +102,7 @@ def check_arguments(key: str, settings: Mapping[str, Any], receiver: Callable[..
     Raises:
         ConfigurationError: A value has not the type that the receiver declares for it.
     """
-    declared = _annotations([receiver])
+    declared = _annotations(receiver)
     for name, value in settings.items():
         _check_type(f"{key}.{name}", name, value, declared.get(name, Any))
 
@@ -122,7 +121,7 @@ def _check_replay_buffer(settings: Mapping[str, Any]) -> None:
         raise ConfigurationError(f"{key}.type={kind!r}: must be one of {', '.join(sorted(kinds))}.")
     if "capacity" not in settings:
         raise ConfigurationError(f"{key}.capacity: this setting is missing.")
-    declared = {"type": str, "beta": float, **_annotations(list(kinds.values()))}
+    declared = {"type": str, "beta": float, **_annotations(*kinds.values())}
     for name, value in settings.items():
         if name not in declared:  # the buffers' constructors take anything
             raise ConfigurationError(
@@ -184,7 +183,7 @@ def _check_model(settings: Mapping[str, Any]) -> None:
             )
         if initializer is not None:
             function = get_initializer_fn(initializer, framework="torch")
-            declared = _annotations([function])
+            declared = _annotations(function)
             for argument, value in arguments.items():
                 if argument not in declared:
                     raise ConfigurationError(f"{key}.{name}.{argument}: {initializer} has no such argument.")
@@ -231,8 +230,12 @@ def _adapter(declared: Any) -> TypeAdapter[Any] | None:
         return None
 
 
-def _annotations(receivers: list[Callable[..., Any]]) -> dict[str, Any]:
-    """Keyword arguments and what is declared for them; of several receivers, the first that declares a name."""
+@functools.cache
+def _annotations(*receivers: Callable[..., Any]) -> dict[str, Any]:
+    """Keyword arguments and what is declared for them; of several receivers, the first that declares a name.
+
+    Made once: to be read.
+    """
     found: dict[str, Any] = {}
     for receiver in receivers:
         for name, parameter in inspect.signature(receiver).parameters.items():
