@@ -298,6 +298,16 @@ def asynchronous(side: str, algorithm: str, envs: int, fragment: int) -> Turn:
     return _trained(_asynchronous(algorithm, envs, fragment, 1), side)
 
 
+def slow(side: str, algorithm: str, runners: int) -> Turn:
+    """The same with several, of 4 environments each, on CartPole whose steps wait for 1 ms."""
+    from benchmarks.support import waiting
+
+    config = _asynchronous(algorithm, 4, 50, runners)
+    config.environment(f"{waiting.__name__}:WaitingCartPole-v0")
+    config.env_runners(gym_env_vectorize_mode="sync")
+    return _trained(config, side)
+
+
 def _asynchronous(algorithm: str, envs: int, fragment: int, runners: int) -> Any:
     from ray.rllib.algorithms.appo import APPOConfig
     from ray.rllib.algorithms.impala import IMPALAConfig

@@ -74,6 +74,10 @@ MAIN = (
 )
 OTHERS = (
     *(
+        Case(f"{algorithm.upper()}, 4 runners, steps wait 1 ms", "slow", {"algorithm": algorithm, "runners": 4})
+        for algorithm in ("appo", "impala")
+    ),
+    *(
         Case(f"PPO on {env}, 1000 x 4", "ppo", {**_CARTPOLE, "env": env, **_LARGE})
         for env in ("Acrobot-v1", "Pendulum-v1")
     ),
@@ -124,13 +128,13 @@ def measure(quick: bool) -> Report:
         name="fast",
         title="RLlib, fast",
         compared=(
-            "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable-Baselines3 "
-            "with the same hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate nets of [64, "
-            "64] tanh, batches of 4000 env steps, one process, one torch thread. DQN (CartPole-v1, [64, 64] ReLU) and "
-            "SAC (Pendulum-v1): one environment, an update of 32 and 256 transitions for each of its steps. SB3's DQN "
-            "is uniform, and neither double nor dueling; the critics of its SAC have a tenth of the weights of RLlib's "
-            "default ones. APPO and IMPALA: one runner process. The sides take turns of some seconds, each in a warm "
-            "process of its own."
+            "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable- "
+            "Baselines3 with the same hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate "
+            "nets of [64, 64] tanh, batches of 4000 env steps, one process, one torch thread. DQN (CartPole-v1, "
+            "[64, 64] ReLU) and SAC (Pendulum-v1): one environment, an update of 32 and 256 transitions for each "
+            "of its steps. SB3's DQN is uniform, and neither double nor dueling; the critics of its SAC have a "
+            "tenth of the weights of RLlib's default ones. APPO and IMPALA: one runner process if nothing else is "
+            "said. The sides take turns of some seconds, each in a warm process of its own."
         ),
         verdict=f"{targets - len(missed)} of {targets} targets met"
         + (f"; missed: {'; '.join(missed)}." if missed else "."),
