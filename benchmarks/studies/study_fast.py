@@ -98,9 +98,8 @@ def measure(quick: bool) -> Report:
             "x 3 batches x 3 seeds of 30,000 env steps. The default study is that of November 2026: 5 learning rates x "
             "3 batches x 3 seeds of 60,000 env steps, 15 evaluations of 20 episodes and one of 100 a trial, and the "
             f"report; commit {EARLIER} runs the same command. *Stock*: `benchmarks/peers/stock_script.py` with the "
-            "layout of the suite's trials; in the short study without evaluation and without Tune's MLflow callback, "
-            "which would make it slower; in the default study with both, 20 episodes every second iteration, and for "
-            "one seed, where the suite's start weighs more. *SB3*: `benchmarks/peers/sb3_pool.py` in a pool of 2 "
+            "layout of the suite's trials, without evaluation and without Tune's MLflow callback, which would make it "
+            "slower. *SB3*: `benchmarks/peers/sb3_pool.py` in a pool of 2 "
             f"processes, which records nothing; with evaluations it plays {EPISODES} episodes every {EVERY:,} env "
             "steps, as the suite does. Times are median (minimum-maximum); CPU seconds are of all processes, sampled."
         ),
@@ -113,7 +112,7 @@ def measure(quick: bool) -> Report:
 def _comparisons(scratch: Path, earlier: Path, quick: bool) -> list[Comparison]:
     repeats = 1 if quick else 3
     short, whole = (_first_trial(name) if quick else {} for name in (SHORT, DEFAULT))
-    evaluated, one_seed = {**short, **EVALUATED}, {**whole, "seeds": frozen(DEFAULT)["seeds"][:1]}
+    evaluated = {**short, **EVALUATED}
     return [
         Comparison(
             "The short study, without evaluations on the way",
@@ -143,12 +142,6 @@ def _comparisons(scratch: Path, earlier: Path, quick: bool) -> list[Comparison]:
             {BEFORE: 0.55, SLOW: 0.4},
             min(repeats, 2),
             (SLOW,),
-        ),
-        Comparison(
-            "The default study, one seed",
-            {SUITE: lambda: _suite(scratch, DEFAULT, one_seed), STOCK: lambda: _stock(scratch, DEFAULT, one_seed)},
-            {STOCK: 0.15},
-            1,
         ),
     ]
 
