@@ -164,7 +164,7 @@ def finish(report: Report, quick: bool, out: Path | None) -> list[str]:
     page.parent.mkdir(parents=True, exist_ok=True)
     before, now = page.read_text() if page.exists() else "", report.markdown()
     guarded = {column: is_more for table in report.tables for column, is_more in table.more_is_better.items()}
-    page.write_text(with_others(now, before) if guarded else now)
+    page.write_text(with_others(now, before))
     console.print(f"written to {page}", highlight=False)
     slower = fallen(part_of(_committed(page), machine_of(now)), now, guarded)
     for sentence in slower:

@@ -29,6 +29,8 @@ FINAL_WAIT_S = 45.0
 """How long the end of a study waits for a store that does not answer. Another process may lock SQLite for 30 s."""
 FINAL_WAIT_SHARE = 0.1
 """The same, of the time that the study took, if that is longer."""
+FINAL_PATIENCE_S = 600.0
+"""How long one that goes on taking writes is waited for at least: a study that was resumed may have taken a minute."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,12 +99,12 @@ class Writer:
             wait_s: How long at most; by default `FINAL_WAIT_S`, or `FINAL_WAIT_SHARE` of the time
                 since the writer was made.
             patient: Whether that begins anew with every call that the store takes, since one that is behind is not
-                away; until the wait is as long as all the time before it.
+                away; until the wait is as long as all the time before it, or `FINAL_PATIENCE_S`.
         """
         age_s = time.monotonic() - self._started_at
         if wait_s is None:
             wait_s = max(FINAL_WAIT_S, FINAL_WAIT_SHARE * age_s)
-        most_s = max(wait_s, age_s) if patient else wait_s
+        most_s = max(wait_s, age_s, FINAL_PATIENCE_S) if patient else wait_s
         with self._changed:
             self._closing = True
             self._lanes.hurry()

@@ -149,8 +149,9 @@ class SlowStore(FlakyStore):
     ids=["one wait", "patient", "young"],
 )
 def test_a_store_that_is_behind_is_waited_for_as_long_as_it_takes_writes_and_the_study_took(
-    patient: bool, age_s: float, all_delivered: bool
+    patient: bool, age_s: float, all_delivered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(writer_module, "FINAL_PATIENCE_S", 0.0)
     writer = writer_to(SlowStore())
     for number in range(12):
         open_trial(writer, f"trial {number}")
@@ -158,6 +159,14 @@ def test_a_store_that_is_behind_is_waited_for_as_long_as_it_takes_writes_and_the
     assert writer.pending > 6
     writer.close(wait_s=1.0, patient=patient)
     assert (writer.undelivered == 0) is all_delivered
+
+
+def test_a_study_that_was_resumed_for_its_last_minute_waits_for_all_that_a_busy_store_takes() -> None:
+    writer = writer_to(SlowStore())
+    for number in range(12):
+        open_trial(writer, f"trial {number}")
+    writer.close(wait_s=1.0, patient=True)
+    assert writer.undelivered == 0
 
 
 def test_reports_that_wait_go_out_together_but_never_past_the_runs_end() -> None:
