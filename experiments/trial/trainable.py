@@ -1,6 +1,5 @@
 """The Tune Trainable: train, report on the env-step grid, checkpoint, go on after a fault, stop at the budget."""
 
-import errno
 import logging
 import sys
 import traceback
@@ -9,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
@@ -27,7 +25,8 @@ from experiments.rllib.algorithms import promises_bits
 from experiments.rllib.checkpoints import SAMPLES
 from experiments.rllib.process_state import ProcessState, packages_of
 from experiments.rllib.results import NonFiniteError
-from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, UnfitNodeError, lost_node, own_nodes
+from experiments.trial import entering
+from experiments.trial.attempt import Attempt, LostNodeError, OutOfMemoryError, lost_node, own_nodes
 from experiments.trial.event_log import DamagedFileError, RefusedEventError
 from experiments.trial.events import Ended, Event, Reported, Restarted, Started, reports
 from experiments.trial.failure import is_out_of_memory, reason_for
@@ -50,9 +49,6 @@ from experiments.trial.usage.memory_use import MemoryUse
 from experiments.trial.usage.pauses import unpaused_s
 from experiments.trial.usage.process_memory import ProcessMemory
 from experiments.trial.usage.resource_usage import Address
-
-_SHARED_WITHIN_S = 10.0
-"""Until what the driver wrote must be seen on every node: a network file system may take seconds."""
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +120,7 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         if self._has_folder:
             return
         log = self._folder.log
-        self._enter_folder()
+        entering.enter(self._folder, self._attempt.number)
         self._has_folder = True
         events = log.all()
         if log.end is None and not self._attempt.number:
@@ -137,27 +133,6 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._reproducible = promises_bits(self._trial) and all(said[-1:])
         if log.end is None and any(event.attempt < self._attempt.number for event in events):
             self._add_restart(self._attempt.reason, self._attempt.cause)
-
-    def _enter_folder(self) -> None:
-        """Make sure that the trial's folder is the driver's, who has begun the attempt in its log:
-        a node that joined later was not asked.
-
-        Raises:
-            UnfitNodeError: It is not, or it cannot be written.
-        """
-        log, give_up = self._folder.log, unpaused_s() + _SHARED_WITHIN_S
-        try:
-            log.new()
-            while log.attempt < self._attempt.number:
-                if unpaused_s() >= give_up:
-                    raise UnfitNodeError(f"what the driver writes in {self._folder.path} is not there")
-                sleep(0.5)
-                log.new()
-            self._folder.open()
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # a full disk is no fault of the node's
-                raise
-            raise UnfitNodeError(f"{self._folder.path} cannot be written ({error.strerror})") from None
 
     def step(self) -> dict[str, Any]:
         """Train to the next grid point and report.

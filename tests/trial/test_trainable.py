@@ -200,7 +200,7 @@ def test_a_process_whose_trial_another_one_has_taken_up_gives_it_up(
 def test_a_process_that_does_not_find_what_the_driver_wrote_leaves_no_trace_on_its_node(
     plan_of: PlanOf, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.trial.trainable._SHARED_WITHIN_S", 0.0)
+    monkeypatch.setattr("experiments.trial.entering._SHARED_WITHIN_S", 0.0)
     trial = make(tiny(plan_of), folder=tmp_path / "folder")
     trial.begin(Attempt(number=1))
     with pytest.raises(UnfitNodeError, match=f"what the driver writes in {tmp_path / 'folder'} is not there"):
