@@ -128,20 +128,22 @@ class Lanes:
         """When to look again (monotonic), if nothing happens before; infinite: there is no need to."""
         return min((turns[0][0] for turns in self._turns.values() if turns), default=math.inf)
 
-    def release(self, awaited: Hashable) -> None:
-        """A run is known now, or a lane of files done: what waited for it goes on."""
-        for lane in self._waiting.pop(awaited, ()):
-            lane.waits = False
-            self.queue(lane)
-
     def remove(self, lane: Lane, operations: list[Operation]) -> None:
-        """Take out the first operations of a lane, which are dealt with."""
+        """Take out the first operations of a lane, which are dealt with: what waited for them goes on."""
         for _ in operations:
             lane.pending.popleft()
         self.num_pending -= len(operations)
+        first = operations[0]
+        if isinstance(first.write, writes.OpenRun):
+            self._release(first.key)
         if not lane.pending:
-            del self.of[operations[0].lane]
-            self.release(operations[0].lane)
+            del self.of[first.lane]
+            self._release(first.lane)
+
+    def _release(self, awaited: Hashable) -> None:
+        for lane in self._waiting.pop(awaited, ()):
+            lane.waits = False
+            self.queue(lane)
 
     def _missing(self, operation: Operation) -> Hashable | None:
         """What has to be delivered before. A run ends after its files: one that has ended is whole."""

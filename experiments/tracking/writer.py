@@ -171,8 +171,6 @@ class Writer:
         if error is not None:
             self._refuse(first, error)
         self._lanes.remove(lane, operations)
-        if isinstance(first.write, writes.OpenRun):
-            self._lanes.release(first.key)
         lane.at_most = min(2 * lane.at_most, MAX_VALUES)
         lane.failing, lane.retry_at = False, 0.0
         self._silent, self._quiet_until = False, 0.0

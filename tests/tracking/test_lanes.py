@@ -44,8 +44,6 @@ def test_whatever_fails_runs_open_after_their_study_and_end_after_their_files_an
             if isinstance(operation.write, writes.OpenRun):
                 known.add(operation.key)
         lanes.remove(lane, batch)
-        if isinstance(batch[0].write, writes.OpenRun):
-            lanes.release(batch[0].key)
         if lane.pending:
             lanes.queue(lane)
     assert lanes.num_pending == 0 and not lanes.of and lanes.next_at() == math.inf
