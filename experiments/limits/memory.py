@@ -21,7 +21,7 @@ def usable_memory(folders: Iterable[Path] | None = None) -> int:
         folders: Folders of cgroups; None: those of this process.
     """
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    of_cgroups = cgroups.folders("memory") if folders is None else folders
+    of_cgroups = _own_folders() if folders is None else folders
     texts = (text_of(folder / name).strip() for folder in of_cgroups for name in _LIMITS)
     return min([there, *(int(text) for text in texts if text.isdigit())])
 

@@ -45,16 +45,13 @@ def class_at(key: str, path: Any, base: type[_Class]) -> type[_Class]:
 _defaults: dict[type[AlgorithmConfig], AlgorithmConfig] = {}
 
 
-def defaults_of(kind: type[AlgorithmConfig]) -> AlgorithmConfig:
-    """RLlib's own settings of an algorithm, to be read: made once, for that takes a while."""
+def defaults_of(algorithm: Mapping[str, Any]) -> AlgorithmConfig:
+    """RLlib's own settings of an algorithm, to be read: made once for each class, for that takes a while."""
+    kind = config_class(algorithm)
     if kind not in _defaults:
         _defaults[kind] = kind()
         _defaults[kind].freeze()
     return _defaults[kind]
-
-
-def _own_settings(algorithm: Mapping[str, Any]) -> AlgorithmConfig:
-    return defaults_of(config_class(algorithm))
 
 
 def is_asynchronous(algorithm: Mapping[str, Any]) -> bool:
@@ -69,10 +66,9 @@ def updates_of_batch(algorithm: Mapping[str, Any]) -> int | None:
     Args:
         algorithm: The algorithm's settings.
     """
-    kind = config_class(algorithm)
-    if not issubclass(kind, WaitingConfig):
+    training, defaults = algorithm["training"], defaults_of(algorithm)
+    if not isinstance(defaults, WaitingConfig):
         return None
-    training, defaults = algorithm["training"], defaults_of(kind)
 
     def given(name: str, otherwise: Any) -> Any:
         return training.get(name, getattr(defaults, name, otherwise))
@@ -87,7 +83,7 @@ def promises_bits(trial: TrialConfig) -> bool:
 
 def replays(algorithm: Mapping[str, Any]) -> bool:
     """True if the algorithm keeps what it samples in a replay buffer, and trains on it again."""
-    return hasattr(_own_settings(algorithm), "replay_buffer_config")
+    return hasattr(defaults_of(algorithm), "replay_buffer_config")
 
 
 def on_policy_batch(algorithm: Mapping[str, Any]) -> int:
@@ -106,7 +102,7 @@ def train_batch(algorithm: Mapping[str, Any]) -> int:
         algorithm: The algorithm's settings, with counts as numbers.
     """
     per_learner = algorithm["training"].get(
-        "train_batch_size_per_learner", _own_settings(algorithm).train_batch_size_per_learner
+        "train_batch_size_per_learner", defaults_of(algorithm).train_batch_size_per_learner
     )
     return int(per_learner) * max(1, int(algorithm["learners"]["num_learners"]))
 
@@ -117,7 +113,7 @@ def fragment_length(algorithm: Mapping[str, Any]) -> int | None:
     Args:
         algorithm: The algorithm's settings, with counts as numbers.
     """
-    length = algorithm["env_runners"].get("rollout_fragment_length", _own_settings(algorithm).rollout_fragment_length)
+    length = algorithm["env_runners"].get("rollout_fragment_length", defaults_of(algorithm).rollout_fragment_length)
     return length if is_asynchronous(algorithm) and isinstance(length, int) else None
 
 
@@ -151,7 +147,7 @@ def rows_of_step(algorithm: Mapping[str, Any]) -> int:
     Args:
         algorithm: The algorithm's settings, with counts as numbers.
     """
-    minibatch = algorithm["training"].get("minibatch_size", _own_settings(algorithm).minibatch_size)
+    minibatch = algorithm["training"].get("minibatch_size", defaults_of(algorithm).minibatch_size)
     whole = train_batch(algorithm)
     return (
         min(whole, minibatch * max(1, int(algorithm["learners"]["num_learners"])))

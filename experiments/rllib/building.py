@@ -307,7 +307,7 @@ def check_settings(algorithm: Mapping[str, Any]) -> None:
     name = algorithm.get("name")
     if not isinstance(name, str) or not re.match(NAME, name):
         raise ConfigurationError(f"algorithm.name={name!r}: must be a word of letters, digits, '.', '_' and '-'.")
-    rllib_settings.check_settings(algorithm, defaults_of(config_class(algorithm)))
+    rllib_settings.check_settings(algorithm, defaults_of(algorithm))
 
 
 def _check_counts(algorithm: Mapping[str, Any]) -> None:
