@@ -128,8 +128,8 @@ def measure(quick: bool) -> Report:
         name="fast",
         title="RLlib, fast",
         compared=(
-            "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable- "
-            "Baselines3 with the same hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate "
+            "*Fast*: RLlib with `experiments/fast`. *Stock*: the same configuration without. *SB3*: Stable-Baselines3 "
+            "with the same hyperparameters and nets. PPO: CartPole-v1 with 16 environments, separate "
             "nets of [64, 64] tanh, batches of 4000 env steps, one process, one torch thread. DQN (CartPole-v1, "
             "[64, 64] ReLU) and SAC (Pendulum-v1): one environment, an update of 32 and 256 transitions for each "
             "of its steps. SB3's DQN is uniform, and neither double nor dueling; the critics of its SAC have a "
