@@ -1,12 +1,13 @@
 """A study's report: one HTML file that holds everything it shows."""
 
+import gc
 import sys
 from pathlib import Path
 
 if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
     sys.path[0] = str(Path(__file__).resolve().parents[1])
+    gc.disable()  # it ends with its page: to look for cycles takes a tenth of its time and frees next to nothing
 
-import gc
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -441,5 +442,4 @@ def _provenance(study: Study, with_host: bool = True) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    gc.freeze()  # so that what was imported is not looked through again and again
     sys.exit(main(sys.argv[1:]))
