@@ -17,6 +17,8 @@ from benchmarks.support.harness import BenchmarkError
 from experiments.limits import mkl
 
 START_S = 300.0
+ENVIRONMENT = "environment"
+"""A side of sampling: what the environments take alone."""
 
 
 def serve(case: str, side: str, settings: Mapping[str, Any], connection: Connection) -> None:
@@ -150,13 +152,31 @@ def flops_per_env_step(case: str, settings: Mapping[str, Any]) -> float:
 
 
 def sampling(side: str, env: str, envs: int, width: int) -> Turn:
-    """One local env runner with PPO's module, 4000 env steps a turn."""
+    """One local env runner with PPO's module, 4000 env steps a turn; of `environment` its environments alone."""
+    if side == ENVIRONMENT:
+        return _stepped(env, envs)
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     from experiments.fast.env_runner import FastEnvRunner
 
     runner_class = FastEnvRunner if side == "fast" else SingleAgentEnvRunner
     return _sampled(runner_class(config=_ppo(env, envs, width).copy(copy_frozen=False), worker_index=0))
+
+
+def _stepped(env: str, envs: int) -> Turn:
+    import gymnasium as gym
+
+    together = gym.make_vec(env, num_envs=envs, vectorization_mode=_mode(env))
+    together.reset(seed=0)
+    together.action_space.seed(0)
+    actions = [together.action_space.sample() for _ in range(4000 // envs)]
+
+    def turn() -> int:
+        for action in actions:
+            together.step(action)
+        return len(actions) * envs
+
+    return learner.settled(turn)
 
 
 def _sampled(runner: Any) -> Turn:
