@@ -3,13 +3,17 @@ other processes are as they are.
 """
 
 import contextlib
+import functools
 import gc
 import inspect
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import IO, Any
 from unittest import mock
 
+import yaml
+from omegaconf._utils import get_yaml_loader
 from ray.rllib.connectors import connector_v2
 
 
@@ -19,11 +23,22 @@ def _two_frames(context: int = 1) -> list[SimpleNamespace]:
     return [SimpleNamespace(frame=own), SimpleNamespace(frame=own.f_back)]
 
 
+def _load(file: str | IO[str], Loader: object) -> Any:  # noqa: N803  # as in PyYAML; OmegaConf has one alone
+    return _parsed(file if isinstance(file, str) else file.read())
+
+
+@functools.cache
+def _parsed(text: str) -> Any:
+    """To read only, as OmegaConf does."""
+    return yaml.load(text, Loader=get_yaml_loader())  # a safe one
+
+
 @contextlib.contextmanager
 def quick_rllib() -> Iterator[None]:
     """Without RLlib's reading of the sources of all callers of a connector (40 ms under pytest; an algorithm has
     twenty), of which `ConnectorV2.__init__` takes the second's frame, and without a trial's freezing of what is there:
-    see `pytest_collection_finish`. Plans time environments and networks for a moment that is shorter.
+    see `pytest_collection_finish`. Plans time environments and networks for a moment that is shorter, and what Hydra
+    reads again for each is parsed once, in pure Python.
     """
     with (
         mock.patch.object(
@@ -31,5 +46,6 @@ def quick_rllib() -> Iterator[None]:
         ),
         mock.patch("experiments.trial.usage.process_memory.freeze", gc.collect),
         mock.patch("experiments.rllib.probe.PROBE_S", 0.01),
+        mock.patch("omegaconf.omegaconf.yaml", SimpleNamespace(load=_load, dump=yaml.dump)),
     ):
         yield
