@@ -27,7 +27,7 @@ def measured(said: dict[str, Any]) -> set[str]:
     [
         (TINY, True),
         ((*TINY, "algorithm.rl_module.vf_share_layers=true"), False),
-        (("fast=false", *TINY), True),
+        pytest.param(("fast=false", *TINY), True, marks=pytest.mark.slow),
         ((*REPLAY, "algorithm=dqn"), False),
         pytest.param((*REPLAY, "algorithm=dqn", "fast=false"), False, marks=pytest.mark.slow),
         pytest.param((*REPLAY, "algorithm=sac", "env=pendulum"), True, marks=pytest.mark.slow),

@@ -30,13 +30,21 @@ def said(make: Make, plan_of: PlanOf, *words: str) -> tuple[str, int]:
     ("words", "reason"),
     [
         ((*TINY, "+env.env_config.does=exit"), LICENCE),
-        ((*TINY, "+env.env_config.does=exit", "fast=false"), LICENCE),
-        ((*TINY, "+env.env_config.does=exit", "env.vectorize_mode=async", "hardware.total_envs=2"), LICENCE),
+        pytest.param((*TINY, "+env.env_config.does=exit", "fast=false"), LICENCE, marks=pytest.mark.slow),
+        pytest.param(
+            (*TINY, "+env.env_config.does=exit", "env.vectorize_mode=async", "hardware.total_envs=2"),
+            LICENCE,
+            marks=pytest.mark.slow,
+        ),
         (
             (*TINY, "+env.env_config.does=exit", "hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=2"),
             LICENCE,
         ),
-        ((*REPLAY, "algorithm=dqn", "hardware.total_envs=4", "+env.env_config.does=exit"), LICENCE),
+        pytest.param(
+            (*REPLAY, "algorithm=dqn", "hardware.total_envs=4", "+env.env_config.does=exit"),
+            LICENCE,
+            marks=pytest.mark.slow,
+        ),
         (
             (*TINY, "+env.env_config.reward=array"),
             "odd/Odd-v0: step gave the reward array([10.]), which is not a number",
@@ -54,7 +62,10 @@ def test_it_ends_its_trial_at_once_with_what_it_did(
     [
         ("+env.env_config.info=of changing length",),
         ("+env.env_config.info=of changing kind", "fast=false"),
-        ("+env.env_config.info=a lock", "env.vectorize_mode=async", "hardware.total_envs=2"),
+        pytest.param(
+            ("+env.env_config.info=a lock", "env.vectorize_mode=async", "hardware.total_envs=2"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_infos_that_nobody_reads_may_be_anything(make: Make, plan_of: PlanOf, words: tuple[str, ...]) -> None:
