@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
+from analysis.document.process_end import end_quickly
 from analysis.document.standard_streams import keep_streams
 from conf import CONFIG_DIR
 from experiments import session
@@ -35,6 +36,7 @@ from experiments.study.several import run_each
 def main(arguments: Sequence[str]) -> None:
     """Run the command line; exits with the contract's codes."""
     keep_streams()
+    end_quickly()
     exit_at_signals()
     try:
         words, own = own_folder(arguments)
