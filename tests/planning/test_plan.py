@@ -28,39 +28,35 @@ from experiments.rllib.building import build_algorithm_config
 from experiments.rllib.made_environments import spaces
 from experiments.study.outcomes import TrialOutcome
 from tests.support.algorithms import suits
-from tests.support.suite import ALGORITHMS, PAIRS, PlanOf
+from tests.support.suite import PAIRS, PlanOf
 
 SINGLE = "study.space={}"
 BATCH_512 = "algorithm.training.train_batch_size_per_learner=512"
 
 
-def _allowed(algorithm: str, env: str) -> bool:
-    """Whether an algorithm can act in an environment's action space."""
-    return suits(algorithm, spaces(EnvSettings(**yaml.safe_load((CONF / "env" / f"{env}.yaml").read_text())))[1])
-
-
-@pytest.mark.parametrize(("algorithm", "env"), PAIRS)
+@pytest.mark.parametrize(
+    ("study", "algorithm", "env"),
+    [
+        *(("smoke", *pair) for pair in PAIRS),
+        *(
+            pytest.param("lr_batch", *pair, marks=() if pair[1] in ("cartpole", "pendulum") else pytest.mark.slow)
+            for pair in PAIRS
+        ),
+    ],
+)
 def test_a_study_asks_every_algorithm_on_every_environment_that_its_action_space_allows(
-    plan_of: PlanOf, algorithm: str, env: str
+    plan_of: PlanOf, study: str, algorithm: str, env: str
 ) -> None:
-    words = ("study=smoke", f"algorithm={algorithm}", f"env={env}")
-    if not _allowed(algorithm, env):
+    _, action_space = spaces(EnvSettings(**yaml.safe_load((CONF / "env" / f"{env}.yaml").read_text())))
+    words = (f"study={study}", f"algorithm={algorithm}", f"env={env}")
+    if not suits(algorithm, action_space):
         with pytest.raises(ConfigurationError, match=r"needs (discrete|continuous) actions"):
             plan_of(*words)
         return
     plan = plan_of(*words)
-    assert plan.experiment == f"smoke/{algorithm}-{env}"
-    assert len(plan.configurations) == 2
-    assert len({c.batch_env_steps for c in plan.configurations}) == 1
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_grid_of_batches_fits_every_algorithm(plan_of: PlanOf, algorithm: str) -> None:
-    env = next(env for of, env in PAIRS if of == algorithm and _allowed(of, env))
-    plan = plan_of("study=lr_batch", f"algorithm={algorithm}", f"env={env}")
-    assert plan.experiment == f"lr_batch/{algorithm}-{env}"
-    assert len(plan.configurations) == 9
-    assert len({c.batch_env_steps for c in plan.configurations}) == 3
+    assert plan.experiment == f"{study}/{algorithm}-{env}"
+    assert len(plan.configurations) == {"smoke": 2, "lr_batch": 9}[study]
+    assert len({c.batch_env_steps for c in plan.configurations}) == {"smoke": 1, "lr_batch": 3}[study]
 
 
 def _commands() -> Iterator[tuple[str, ...]]:

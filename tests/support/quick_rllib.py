@@ -37,8 +37,8 @@ def _parsed(text: str) -> Any:
 def quick_rllib() -> Iterator[None]:
     """Without RLlib's reading of the sources of all callers of a connector (40 ms under pytest; an algorithm has
     twenty), of which `ConnectorV2.__init__` takes the second's frame, and without a trial's freezing of what is there:
-    see `pytest_collection_finish`. Plans time environments and networks for a moment that is shorter, and what Hydra
-    reads again for each is parsed once, in pure Python.
+    see `pytest_collection_finish`. Plans time environments and networks for a moment that is shorter, and the files
+    that Hydra reads anew for each, in pure Python, are parsed once.
     """
     with (
         mock.patch.object(
