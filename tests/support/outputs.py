@@ -15,6 +15,7 @@ SMALL = (
     "report_every_env_steps=512",
     "checkpoint.every_env_steps=1024",
     "algorithm.training.train_batch_size_per_learner=256",
+    "algorithm.rl_module.fcnet_hiddens=[512,512]",  # so that a trial takes seconds, within which a signal comes
     "evaluation.final_episodes=5",
     "tracking.tensorboard=false",
     "tracking.system_metrics=false",
