@@ -372,8 +372,16 @@ def _short_value(value: Any) -> str:
             return f"{float(mantissa):g}e{int(exponent)}"
         return text
     if isinstance(value, list | tuple):
-        return "x".join(_short_value(v) for v in value)
+        return _schedule(value) or "x".join(_short_value(v) for v in value)
     return str(value)
+
+
+def _schedule(value: Sequence[Any]) -> str:
+    """RLlib's [[0, 1e-3], [50000, 0]], a value from env step to env step, as `1e-3..0@50000`; "" for anything else."""
+    match value:
+        case [[0, first], *later] if later and all(isinstance(v, list | tuple) and len(v) == 2 for v in later):
+            return "..".join([_short_value(first), *(f"{_short_value(v)}@{_short_value(at)}" for at, v in later)])
+    return ""
 
 
 def _plain(value: Any) -> Any:

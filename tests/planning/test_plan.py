@@ -421,6 +421,8 @@ def test_labels_are_short_and_put_what_differs_first() -> None:
     }
     assert label_of(point, "x") == "ppo lr=3e-4 runners=2"
     assert label_of({}, "ppo-cartpole") == "ppo-cartpole"
+    assert label_of({"algorithm.training.lr": [[0, 1e-3], [50000, 0.0]]}, "x") == "lr=1e-3..0@50000"
+    assert label_of({"algorithm.rl_module.fcnet_hiddens": [64, 32]}, "x") == "fcnet_hiddens=64x32"
 
 
 def test_axes_that_end_in_the_same_word_are_told_apart() -> None:
