@@ -1,12 +1,10 @@
 """A study's report: one HTML file that holds everything it shows."""
 
-import gc
 import sys
 from pathlib import Path
 
 if not __package__:  # run as a file: what is called like the suite's packages in other folders is not taken for them
     sys.path[0] = str(Path(__file__).resolve().parents[1])
-    gc.disable()  # it ends with its page: to look for cycles takes a tenth of its time and frees next to nothing
 
 import math
 import shlex
@@ -32,6 +30,7 @@ from analysis.document.next_step import NextStep, study_command
 from analysis.document.opening import opening
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import Drawn
+from analysis.document.garbage import without_collections
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
@@ -71,6 +70,7 @@ class StudyReport:
     pictures: Mapping[str, bytes]
 
 
+@without_collections()
 def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
     """A study's report.
 

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from analysis.document.command_line import help_asked
-from analysis.document.process_end import end_quickly
+from analysis.document.garbage import end_quickly
 from analysis.document.standard_streams import keep_streams
 from conf import CONFIG_DIR
 from experiments import session

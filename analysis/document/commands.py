@@ -14,7 +14,7 @@ from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Para
 
 from analysis import AnalysisError
 from analysis.document.command_line import INTERRUPTED, REFUSED, help_asked
-from analysis.document.process_end import end_quickly
+from analysis.document.garbage import end_quickly
 from analysis.document.standard_streams import keep_streams
 from experiments.contract import PROGRAM
 from experiments.contract.mlflow_environment import keep_out
