@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.support.harness import BenchmarkError, Report, Table, against, points, say, started
 
-TARGET_MIB, TARGET_MS = 2048.0, 3.0
+TARGET_MIB, TARGET_MS = 600.0, 3.0
 SEEDS, REPORTS = 10, 5
 NODES, TRIALS_PER_NODE = 100, 4
 EVENTS = REPORTS + 2
@@ -36,7 +36,8 @@ def measure(quick: bool) -> Report:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         found = [_study(Path(folder), trials) for trials in sizes]
     largest = found[-1]
-    peak = max(largest.begun["peak_rss_mib"], largest.resumed["peak_rss_mib"])
+    peak = largest.begun["peak_rss_mib"]
+    growth_kib = 1024 * (peak - found[0].begun["peak_rss_mib"]) / (largest.trials - found[0].trials)
     slowest = max(part["cpu_ms"] for part in largest.begun["tenths"][1:])
     return Report(
         name="scale",
@@ -51,7 +52,7 @@ def measure(quick: bool) -> Report:
             "in the end is counted. CPU time is that of the driver's main thread, without the trials'."
         ),
         verdict=(
-            f"Target of 2 GiB with {largest.trials:,} trials {against(peak, TARGET_MIB, ' MiB', '.0f')}; "
+            f"Target of {TARGET_MIB:g} MiB with {largest.trials:,} trials {against(peak, TARGET_MIB, ' MiB', '.0f')}; "
             f"target of {TARGET_MS:g} ms for an event {against(slowest, TARGET_MS, ' ms of CPU', '.1f')} "
             "in the slowest tenth of the study, its start aside."
         ),
@@ -61,6 +62,7 @@ def measure(quick: bool) -> Report:
                 (
                     "trials",
                     "plan s",
+                    "peak MiB before the plan",
                     "peak MiB",
                     "peak MiB, resumed",
                     "CPU ms an event",
@@ -70,7 +72,9 @@ def measure(quick: bool) -> Report:
                     "resume s",
                 ),
                 tuple(_row(done) for done in found),
-                "One study each. `plan`: from the composed configuration to the checked plan. `while all start`: "
+                "One study each. `plan`: from the composed configuration to the checked plan. `peak MiB before the plan`: "
+                f"of Python with Ray, RLlib, torch, MLflow and pandas; each trial adds {growth_kib:.0f} KiB. "
+                "`while all start`: "
                 "the first tenth of the events. `MLflow values/s`: per second that the writer was at work. "
                 "`resume`: from the command to the first new report.",
             ),
@@ -83,12 +87,13 @@ def _row(done: Done) -> tuple[str, ...]:
     return (
         f"{done.trials:,}",
         f"{marks['plan_study.end'] - marks['plan_study.start']:.0f}",
+        f"{begun['peaks_mib']['plan_study.start']:.0f}",
         f"{begun['peak_rss_mib']:.0f}",
         f"{done.resumed['peak_rss_mib']:.0f}",
         f"{begun['cpu_ms']:.1f}",
         f"{begun['tenths'][0]['cpu_ms']:.1f}",
         f"{begun['tenths'][-1]['cpu_ms']:.1f}",
-        f"{begun['values'] / begun['writer_busy_s']:,.0f}",
+        f"{begun['values'] / begun['writer_busy_s']:,.0f}" if begun["writer_busy_s"] else "",  # killed before it wrote
         f"{done.resume_s:.0f}",
     )
 

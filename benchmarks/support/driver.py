@@ -41,6 +41,8 @@ determinism and the watchdog."""
 
 marks: dict[str, float] = {}
 """Unix times of `<function>.start` and `<function>.end`."""
+peaks_mib: dict[str, float] = {}
+"""Peak resident memory of this process up to each `<function>.start`."""
 _writers: list["MeasuredWriter"] = []
 _timing: "Timing | None" = None
 
@@ -152,8 +154,8 @@ def _measured() -> dict[str, Any]:
     writer = _writers[0] if _writers else None
     return {
         "marks": marks,
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        / (2**20 if sys.platform == "darwin" else 2**10),
+        "peaks_mib": peaks_mib,
+        "peak_rss_mib": _peak_mib(),
         "writer_busy_s": writer.busy_s if writer else 0.0,
         "writer_cpu_s": writer.cpu_s if writer else 0.0,
         "connect_s": writer.connect_s if writer else 0.0,
@@ -162,6 +164,10 @@ def _measured() -> dict[str, Any]:
         "values": writer.values if writer else 0,
         **(_timing.summary() if _timing and _timing.steps else {}),
     }
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _put(module: Any, name: str, value: Any) -> None:
@@ -174,6 +180,7 @@ def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def marked(*args: Any, **kwargs: Any) -> Any:
         marks.setdefault(f"{name}.start", time.time())
+        peaks_mib.setdefault(f"{name}.start", _peak_mib())
         try:
             return function(*args, **kwargs)
         finally:
