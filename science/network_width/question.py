@@ -49,8 +49,11 @@ class Carried:
         regrets: A row each other width: `regret`, what is lost with its 95% interval; `same`, whether the kept learning
             rate is the width's own best whichever seed is left out; `p_beyond`, that the loss is larger than delta;
             `num_seeds`.
+        untried: Width whose best learning rate is the lowest or the highest of those tried there to `lower` or
+            `higher`: on that side one that was not tried may be better, and the loss larger.
         answer: Holds, if no width is shown to lose more than delta, each at 2.5%, which errs in at most 2.5% of studies
-            (intersection-union test, Berger 1982); does not hold, if one loses more at 5% over all widths (Holm).
+            (intersection-union test, Berger 1982), and none is in `untried`; does not hold, if one loses more at 5%
+            over all widths (Holm).
     """
 
     way: str
@@ -63,6 +66,7 @@ class Carried:
     exponent: Interval
     delta: float
     regrets: pd.DataFrame
+    untried: Mapping[float, str]
     answer: Verdict
 
 
@@ -155,7 +159,7 @@ def _carried(
     means = moderated_intervals(table.to_numpy(dtype=float), bounds_of(measure, runs))
     levels = table.index.to_frame(index=False).assign(**means.columns(measure), num_seeds=means.num_seeds)
     delta = delta_of(runs)
-    regrets = _regrets(values, np.array(widths), base, delta)
+    regrets, untried = _regrets(values, np.array(widths), base, delta), _untried(values, widths)
     return Carried(
         way=way,
         measure=measure,
@@ -167,7 +171,8 @@ def _carried(
         exponent=_exponent(runs, measure, lr),
         delta=delta,
         regrets=regrets,
-        answer=_answer(regrets, delta),
+        untried=untried,
+        answer=_answer(regrets, untried, delta),
     )
 
 
@@ -180,6 +185,21 @@ def _highest(values: Array) -> npt.NDArray[np.intp]:
     means = known_means(values)
     highest: npt.NDArray[np.intp] = np.where(np.isfinite(means), means, -np.inf).argmax(axis=1)
     return highest
+
+
+def _untried(values: Array, widths: Sequence[float]) -> dict[float, str]:
+    """As of `Carried`.
+
+    Args:
+        values: As of `_highest`.
+        widths: In the same order.
+    """
+    found = {}
+    for width, best, of_width in zip(widths, _highest(values), values, strict=True):
+        tried = np.flatnonzero(np.isfinite(of_width).any(axis=1))
+        if len(tried) and best in (tried[0], tried[-1]):
+            found[width] = "lower" if best == tried[0] else "higher"
+    return found
 
 
 def _regrets(values: Array, widths: Array, base: int, delta: float) -> pd.DataFrame:
@@ -209,8 +229,8 @@ def _regrets(values: Array, widths: Array, base: int, delta: float) -> pd.DataFr
     return rows.drop(index=base).reset_index(drop=True)
 
 
-def _answer(regrets: pd.DataFrame, delta: float) -> Verdict:
-    if np.isfinite(delta) and (regrets["same"] | (regrets["regret_high"] <= delta)).all():
+def _answer(regrets: pd.DataFrame, untried: Mapping[float, str], delta: float) -> Verdict:
+    if not untried and np.isfinite(delta) and (regrets["same"] | (regrets["regret_high"] <= delta)).all():
         return Verdict.HOLDS
     beyond = holm(regrets["p_beyond"].to_numpy(dtype=float)) <= 1 - CONFIDENCE
     return Verdict.FAILS if beyond.any() else Verdict.OPEN

@@ -88,10 +88,15 @@ def sentence_of(found: Carried) -> str:
     told = [f"{loss} at {at:g}" for loss, at in zip(lost, found.regrets[WIDTH], strict=True)]
     num_seeds = int(found.levels["num_seeds"].max())
     name = _WAYS[found.way]
+    sides = [
+        f"at {listed([f'{at:g}' for at, of_width in found.untried.items() if of_width == side])} no {side} one"
+        for side in dict.fromkeys(found.untried.values())
+    ]
+    open_to = f" A better one may not have been tried: {listed(sides)} was." if sides else ""
     return (
         f"{name[0].upper()}{name[1:]}, by {words}: {_exponent(found)}. To keep {text.rate(found.rate)}, the best at "
         f"{found.tuned_at:g}, costs {listed(told)} (delta {found.delta:{form}}; {plural(num_seeds, 'seed')}, each of "
-        f"which judges what the others chose): **{found.answer}**."
+        f"which judges what the others chose): **{found.answer}**.{open_to}"
     )
 
 

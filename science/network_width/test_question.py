@@ -77,6 +77,17 @@ def test_the_first_sentence_says_what_to_do() -> None:
     assert sentence.endswith("which judges what the others chose): **holds**.")
 
 
+def test_what_was_not_tried_may_be_better() -> None:
+    runs = runs_of()
+    found = found_in(runs[(runs["lr"] >= 3e-3) & (runs[HIDDEN] != "[16, 16]")])[STANDARD, "score"]
+    assert (found.answer, found.untried) == (Verdict.OPEN, {64: "lower", 256: "lower", 512: "lower"})
+    assert found.regrets.set_index(WIDTH)["same"].loc[512]
+    assert sentence_of(found).endswith(
+        "**can't tell**. A better one may not have been tried: at 64, 256 and 512 no lower one was."
+    )
+    assert found_in(runs)[MUP, "score"].untried == {}
+
+
 def test_with_much_noise_nothing_can_be_told() -> None:
     found = found_in(runs_of({STANDARD: 0.0, MUP: 0.0}, noise=120.0))
     assert {one.answer for one in found.values()} == {Verdict.OPEN}
