@@ -61,7 +61,7 @@ def test_measuring_changes_nothing_that_is_learned(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
+@pytest.mark.parametrize("algorithm", [pytest.param(name, marks=pytest.mark.nightly) for name in ("impala", "appo")])
 def test_asynchronous_algorithms_measure_it_too(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     settings = (
         "study=smoke",

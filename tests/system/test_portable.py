@@ -49,7 +49,9 @@ def weights_of(words: tuple[str, ...], out: Path) -> dict[str, str]:
     return left.weights
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", [pytest.param(name, marks=pytest.mark.nightly if "-" in name else ()) for name in STUDIES]
+)
 def test_portable_trials_come_out_as_on_every_processor_that_was_seen(study: str, tmp_path: Path) -> None:
     assert_alike()
     assert_seen(weights_of(STUDIES[study], tmp_path / "out"), json.loads(FILE.read_text())[study])

@@ -117,7 +117,9 @@ def assert_is_chance(score: float) -> None:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("algorithm", REMEMBERING)
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(name, marks=TAKES_MINUTES if name in ("appo", "impala") else ()) for name in REMEMBERING]
+)
 def test_with_an_lstm_it_remembers_also_once_it_is_exported_and_without_one_it_guesses(
     plan_of: PlanOf, make: Make, tmp_path: Path, algorithm: str
 ) -> None:
