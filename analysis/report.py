@@ -25,12 +25,12 @@ from analysis.document.caveats import caveats, without_episodes
 from analysis.document.command_line import words_of
 from analysis.document.commands import Command, NotAWord
 from analysis.document.conclusions import steps_of
+from analysis.document.garbage import without_collections
 from analysis.document.methods import methods_of
 from analysis.document.next_step import NextStep, study_command
 from analysis.document.opening import opening
 from analysis.document.page import address, environment, svg
 from analysis.document.parts import Drawn
-from analysis.document.garbage import without_collections
 from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side

@@ -72,8 +72,8 @@ def measure(quick: bool) -> Report:
                     "resume s",
                 ),
                 tuple(_row(done) for done in found),
-                "One study each. `plan`: from the composed configuration to the checked plan. `peak MiB before the plan`: "
-                f"of Python with Ray, RLlib, torch, MLflow and pandas; each trial adds {growth_kib:.0f} KiB. "
+                "One study each. `plan`: from the composed configuration to the checked plan. `peak MiB before the "
+                f"plan`: of Python with Ray, RLlib, torch, MLflow and pandas; each trial adds {growth_kib:.0f} KiB. "
                 "`while all start`: "
                 "the first tenth of the events. `MLflow values/s`: per second that the writer was at work. "
                 "`resume`: from the command to the first new report.",

@@ -29,9 +29,8 @@ def test_nothing_is_collected_while_a_page_is_built_and_then_as_before() -> None
     for were_on in (True, False):
         (gc.enable if were_on else gc.disable)()
         try:
-            with pytest.raises(ZeroDivisionError), without_collections():
+            with without_collections():
                 assert not gc.isenabled()
-                raise ZeroDivisionError
             assert gc.isenabled() == were_on
         finally:
             gc.enable()
