@@ -36,6 +36,7 @@ EARLIER = "7c43745"
 """The commit that the default study was frozen at."""
 EVERY, EPISODES = 6000, 20
 """Env steps between the evaluations of the short study, where it has them, and episodes of each."""
+END_TARGET_S = 2.0
 EVALUATED = {"evaluation": {"episodes": EPISODES, "final_episodes": 1, "every_env_steps": EVERY}}
 
 SUITE, SLOW, SB3, STOCK = "the suite", "the suite, fast=false", "SB3 in a process pool", "stock RLlib and Tune"
@@ -68,10 +69,14 @@ class Done:
     Attributes:
         usage: What it took.
         shares: Of the suite: share of the trials' wall-clock by what it went to.
+        start_s: Of the suite: from the command to the first report.
+        end_s: Of the suite: from the last trial's score to the end of the process.
     """
 
     usage: Usage
     shares: Mapping[str, float]
+    start_s: float = math.nan
+    end_s: float = math.nan
 
 
 def measure(quick: bool) -> Report:
@@ -82,6 +87,7 @@ def measure(quick: bool) -> Report:
     ):
         comparisons = _comparisons(Path(folder), earlier, quick)
         found = [take_turns(comparison.sides, comparison.repeats, comparison.once) for comparison in comparisons]
+    titles = [comparison.title for comparison in comparisons]
     missed = [
         f"{comparison.title}, {side}: {reached:.2f} against at most {most:.2f}"
         for comparison, of_one in zip(comparisons, found, strict=True)
@@ -104,7 +110,7 @@ def measure(quick: bool) -> Report:
             "steps, as the suite does. Times are median (minimum-maximum); CPU seconds are of all processes, sampled."
         ),
         verdict="All targets met." if not missed else f"Missed: {'; '.join(missed)}.",
-        tables=(*tables, _shares(dict(zip([c.title for c in comparisons], found, strict=True)))),
+        tables=(*tables, _around(titles, found), _shares(dict(zip(titles, found, strict=True)))),
         packages=("stable-baselines3",),
     )
 
@@ -187,6 +193,21 @@ def _table(comparison: Comparison, found: Mapping[str, Sequence[Done]]) -> Table
     )
 
 
+def _around(titles: Sequence[str], found: Sequence[Mapping[str, Sequence[Done]]]) -> Table:
+    """What the suite's studies take before their first report, and after their last trial."""
+    rows = [
+        (title, spread([done.start_s for done in of_one[SUITE]]), spread([done.end_s for done in of_one[SUITE]]))
+        for title, of_one in zip(titles, found, strict=True)
+    ]
+    note = (
+        "Seconds of the suite, its own report, policies and video included where the study has them. The first report "
+        f"is aimed at in 8 s, the end in {END_TARGET_S:g}."
+    )
+    return Table(
+        "Start and end", ("", "to the first report", "from the last trial's score to the exit"), tuple(rows), note
+    )
+
+
 def _shares(found: Mapping[str, Mapping[str, Sequence[Done]]]) -> Table:
     """Where the wall-clock of the suite's trials goes."""
     columns = {title: of_one[SUITE][0].shares for title, of_one in found.items()}
@@ -219,10 +240,13 @@ def _before(scratch: Path, changes: Mapping[str, Any], root: Path) -> Done:
 def _done(scratch: Path, words: Sequence[str], trials: int, root: Path) -> Done:
     output_dir = Path(tempfile.mkdtemp(dir=scratch))
     usage = run(suite_command(words, output_dir), scratch / "suite.log", root)
-    last = {point.run: point.value for point in points(output_dir / "mlflow.db", "final/score")}
-    if len(last) != trials:
-        raise BenchmarkError(f"{trials} trials were asked for; finished: {len(last)}")
-    return Done(usage, _shares_of(output_dir / "mlflow.db"))
+    database = output_dir / "mlflow.db"
+    scored = {point.run: point.at for point in points(database, "final/score")}
+    if len(scored) != trials:
+        raise BenchmarkError(f"{trials} trials were asked for; finished: {len(scored)}")
+    first = min(point.at for point in points(database, "progress/wall_s"))
+    end_s = usage.started_at + usage.wall_s - max(scored.values())
+    return Done(usage, _shares_of(database), first - usage.started_at, end_s)
 
 
 def _shares_of(database: Path) -> dict[str, float]:
