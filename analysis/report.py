@@ -220,7 +220,7 @@ def reported(
         print("\n".join([*answer.lines(), *([step.sentence.replace("`", ""), step.command] if step else [])]))
     print(path.resolve())
     if export is not None:
-        _export(found, report, path.with_suffix(""))
+        write_tables(found, report, path.with_suffix(""))
         print(path.with_suffix("").resolve())
     for folder in conf.config_dirs(shlex.split(found.command))[1]:
         if folder not in config_dirs and any(Path(folder).glob("science/*/manifest.py")):
@@ -297,8 +297,17 @@ def _output_dir(tracking_uri: str) -> Path:
     return Path("outputs") if database is None else database.parent
 
 
-def _export(study: Study, report: StudyReport, folder: Path) -> None:
-    """Write a study's tables beside its report."""
+def write_tables(study: Study, report: StudyReport, folder: Path) -> None:
+    """Write a study's tables, with all settings and a card that says what they are.
+
+    Args:
+        study: Of which what is given is written.
+        report: The same study's.
+        folder: May exist.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     cells = _cells(report.table)
     rows = [[f"{cell['text']} {cell.get('below', '')}".strip() for cell in row["cells"]] for row in cells["rows"]]
     lines = [line for answer in report.answers for line in answer.lines()]

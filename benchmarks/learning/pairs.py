@@ -18,6 +18,8 @@ CURVES = MEASURED.with_name("curves.parquet")
 """The scores on the way, of the trials that were measured since they are kept: a row an evaluation, by
 `CURVE_COLUMNS`.
 """
+STUDIES = MEASURED.with_name("studies")
+"""Studies that chose what a file of `conf/tuned` has, in a folder of that name each (`benchmarks.learning.chosen`)."""
 CURVE_COLUMNS = ("algorithm", "env", "config_id", "seed", "env_steps", "score")
 COLUMNS = (
     "algorithm",

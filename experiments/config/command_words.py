@@ -13,7 +13,7 @@ from pathlib import Path
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override
+from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
 
 from experiments.config.choices import check_choices, files_of, groups, hydra_search_path
 from experiments.config.compose import (
@@ -100,8 +100,14 @@ def read(words: Sequence[str]) -> Words:
             instead = next(fix for start, fix in _OWN_SETTINGS.items() if re.match(start, own["name"] or ""))
             raise ConfigurationError(f"{word}: is one of Hydra's own settings. Here, {instead}.")
     flags = tuple(word for word in words if word not in found.overrides)
-    settings = found.overrides if found.multirun else spelled_out(found.overrides)
+    settings = found.overrides if found.multirun else [_quoted(word) for word in spelled_out(found.overrides)]
     return Words(flags, tuple(settings), bool({*given} - {"run", "multirun"}), found.multirun)
+
+
+def _quoted(word: str) -> str:
+    """A question as it is typed, commas and all, as Hydra takes text."""
+    given = re.fullmatch(r"study\.question=(?!null$)([^\"'\[].*)", word, re.DOTALL)
+    return f"study.question={QuotedString(given[1], Quote.double).with_quotes()}" if given else word
 
 
 def as_shown(settings: Sequence[str]) -> list[str]:

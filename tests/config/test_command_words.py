@@ -30,6 +30,19 @@ def test_a_comma_without_multirun_is_refused_with_what_to_write(word: str, fix: 
     assert fix in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "question"),
+    [
+        ('Which rate, and why: "3e-4"?', 'Which rate, and why: "3e-4"?'),
+        ('"Which rate, and why?"', "Which rate, and why?"),
+        ("null", None),
+    ],
+)
+def test_a_question_is_text_commas_and_all(typed: str, question: str | None) -> None:
+    with composed(read([f"study.question={typed}"]).settings, None) as compose:
+        assert compose({})["study"]["question"] == question
+
+
 def test_several_studies_are_all_combinations_in_the_words_that_were_typed() -> None:
     space = "study.space={algorithm.training.lr:[1e-4,3e-4]}"
     assert jobs(["algorithm=ppo,dqn", space, "seeds=[0],[0,1]", "study.question='a, b'"], None) == [

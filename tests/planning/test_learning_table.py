@@ -1,5 +1,6 @@
 """The table of what every algorithm learns: its pairs can be run, its rows are kept, its verdicts are right."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +10,21 @@ import pandas as pd
 import pytest
 
 from benchmarks.learning import scores
-from benchmarks.learning.pairs import COLUMNS, Pair, keep, keep_curves, measured, pairs, settings_of
+from benchmarks.learning.pairs import (
+    COLUMNS,
+    STUDIES,
+    Pair,
+    keep,
+    keep_curves,
+    measured,
+    pairs,
+    settings_of,
+    trial_of,
+)
 from benchmarks.learning.scores import FEW, OPEN, against_sb3, verdict
 from benchmarks.support.harness import DOCS, Table
 from experiments.config.compose import CONF
-from tests.support.suite import PlanOf
+from tests.support.suite import ROOT, PlanOf
 
 PAIR = Pair("ppo", "cartpole", 240.0, 30.0, 100_000.0, "SB3 zoo", "", float("nan"))
 
@@ -22,6 +33,19 @@ PAIR = Pair("ppo", "cartpole", 240.0, 30.0, 100_000.0, "SB3 zoo", "", float("nan
 def test_every_pair_is_a_study_of_the_suite(pair: Pair, plan_of: PlanOf) -> None:
     plan = plan_of("study=single", *settings_of(pair))
     assert len(plan.configurations) == 1
+
+
+@pytest.mark.parametrize("folder", sorted(STUDIES.iterdir()), ids=lambda folder: folder.name)
+def test_tuned_settings_are_what_the_study_ran_that_they_name(folder: Path) -> None:
+    """And the seeds that they are measured with chose nothing."""
+    pair = next(pair for pair in pairs() if f"{pair.algorithm}-{pair.env}" == folder.name)
+    assert folder.relative_to(ROOT).as_posix() in (CONF / "tuned" / f"{folder.name}.yaml").read_text()
+    runs = pd.read_parquet(folder / "runs.parquet")
+    assert trial_of(pair, 0).config_id in set(runs["config_id"])
+    fresh = measured()
+    assert set(runs["seed"]).isdisjoint(fresh[pair.of(fresh)]["seed"])
+    settings = json.loads((folder / "settings.json").read_text())
+    assert set(runs["config"]) == set(settings["configurations"]) and settings["command"]
 
 
 def rows(seed: int, score: float, env: str = "cartpole") -> pd.DataFrame:
