@@ -25,6 +25,7 @@ from analysis.document.caveats import caveats, without_episodes
 from analysis.document.command_line import words_of
 from analysis.document.commands import Command, NotAWord
 from analysis.document.conclusions import steps_of
+from analysis.document.configurations import cells_of
 from analysis.document.garbage import without_collections
 from analysis.document.methods import methods_of
 from analysis.document.next_step import NextStep, study_command
@@ -35,9 +36,8 @@ from analysis.document.search import seeds_named
 from analysis.document.sections import across, by_env
 from analysis.document.side_by_side import build as side_by_side
 from analysis.document.side_by_side import side_of
-from analysis.evidence import OF_OBJECTIVES, SPEEDS
 from analysis.load import Clips, Study, load_clips, load_settings, load_studies, load_study
-from analysis.questions.labels import FORMS, in_its_unit, listed, percent, seeds_finished
+from analysis.questions.labels import listed
 from analysis.questions.search import spent
 from analysis.stores.attach import attach
 from conf import CONFIG_DIR
@@ -116,7 +116,7 @@ def build(study: Study, clips: Sequence[Clips] = ()) -> StudyReport:
             gaps=study.gaps(),
             caveats=_caveats(study),
             sections=shown,
-            table=_cells(table),
+            table=cells_of(table),
             methods=methods_of(study),
             command=study.command,
             provenance=_provenance(study),
@@ -308,7 +308,7 @@ def write_tables(study: Study, report: StudyReport, folder: Path) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    cells = _cells(report.table)
+    cells = cells_of(report.table)
     rows = [[f"{cell['text']} {cell.get('below', '')}".strip() for cell in row["cells"]] for row in cells["rows"]]
     lines = [line for answer in report.answers for line in answer.lines()]
     findings = dataset.Findings(lines, cells["columns"], rows, _caveats(study), _provenance(study, with_host=False))
@@ -367,72 +367,6 @@ def _taken(study: Study) -> str:
     """How many trials ran in other studies, a clause; "" if none did."""
     number = int((study.runs["reused_from"] != "").sum())
     return f", {number} of them in other studies" if number else ""
-
-
-_COLUMNS = {
-    "score": "score",
-    "auc": "area under curve",
-    "env_steps_to_target": "env steps to target",
-    "seconds_to_target": "seconds to target",
-    "minutes_to_target": "time to target",
-    "cost_to_target": "cost to target",
-    "score_in_minutes": "score in the minutes given",
-    "env_steps_per_s": "env steps/s",
-    "trained_steps_per_s": "trained steps/s",
-}
-
-
-def _cells(table: pd.DataFrame) -> dict[str, Any]:
-    """The table of configurations, as text."""
-    scored = table["score"].notna().any()
-    by = {*table["decided_by"]}
-    measures = [m for m in _COLUMNS if table[m].notna().any() and (m not in OF_OBJECTIVES or m in by)]
-    measures = [m for m in measures if m != "trained_steps_per_s"] if scored else [m for m in measures if m in SPEEDS]
-    measures.sort(key=lambda m: (m not in by, m == "auc"))  # what decides stands first
-    has_target = table["target"].notna().any() and scored
-    rows = []
-    for _, row in table.iterrows():
-        cells = [{"text": str(row["config"])}, {"text": seeds_finished(row)}]
-        if has_target:
-            cells += [{"text": f"{row[name]} of {row['num_seeds']}"} for name in ("num_reached", "num_at_end")]
-        for measure in measures:
-            cells.append(_cell(row, measure))
-            if measure == "score":
-                cells += [{"text": _text(row["score_min"], ".1f")}, _share(row, "failure_probability")]
-        mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
-        rows.append({"mark": mark, "cells": cells})
-    differs = bool((table["num_at_end"] > table["num_reached"]).any()) if has_target else False
-    names = ["configuration", "seeds", *(["at target at some time", "at the end"] if has_target else [])]
-    for measure in measures:
-        names += [_COLUMNS[measure], *(["worst seed", "fails"] if measure == "score" else [])]
-    return {"columns": names, "rows": rows, "differs": differs}
-
-
-def _cell(row: pd.Series, measure: str) -> dict[str, str]:
-    ends = [_text(row[f"{measure}{end}"], FORMS[measure]) for end in ("_low", "_high")]
-    text = _text(row[measure], FORMS[measure])
-    if measure.endswith("to_target") and row["num_seeds"]:
-        if not row["num_reached"]:
-            return {"text": "not reached"}
-        if measure == "minutes_to_target":
-            time, _, interval = in_its_unit(row, measure).partition(" [")
-            return {"text": time, "below": f"[{interval}" if interval else ""}
-        bound = row["num_reached"] < row["num_seeds"] and measure not in OF_OBJECTIVES
-        text = f"\u2265 {text}" if bound else text
-    return {"text": text, "below": f"[{ends[0]}, {ends[1]}]" if np.isfinite(row[f"{measure}_low"]) else ""}
-
-
-def _share(row: pd.Series, name: str) -> dict[str, str]:
-    share, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return (
-        {"text": percent(share), "below": f"[{percent(low)}, {percent(high)}]"}
-        if np.isfinite(share)
-        else {"text": "\u2013"}
-    )
-
-
-def _text(value: float, form: str) -> str:
-    return f"{value:{form}}" if np.isfinite(value) else "\u2013"
 
 
 def _provenance(study: Study, with_host: bool = True) -> list[tuple[str, str]]:
