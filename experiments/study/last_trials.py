@@ -2,7 +2,7 @@
 with no trial left to start.
 """
 
-import time
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,27 +26,22 @@ class Preparation:
         trials: The trials of the study, as they become known.
         outcomes: How each ended, up to the event that this one is told of.
         steps: Each is given a trial that has ended. What goes wrong in one is said when it is needed.
-        clock: Seconds from any moment on.
     """
 
     trials: StudyTrials
     outcomes: Outcomes
     steps: Sequence[Callable[[TrialConfig], None]]
-    clock: Callable[[], float] = time.monotonic
-    _began: float | None = None
     _thread: Thread | None = None
 
     def on_event(self, trial: TrialConfig, event: Event) -> None:
-        """Begin shortly before the end, as it is expected by the trials that ended, or once no trial waits for a slot;
-        never beside a measurement, nor in a search, of which nobody knows the last trial.
+        """Begin shortly before the end, if those that are left take as long as the trial that ended, or once no trial
+        waits for a slot; never beside a measurement, nor in a search, of which nobody knows the last trial.
         """
-        plan, now = self.trials.plan, self.clock()
-        self._began = now if self._began is None else self._began
+        plan = self.trials.plan
         if not isinstance(event, Ended) or self._thread or plan.is_measured or plan.search:
             return
-        ended = self.outcomes.num_ended
-        left = len(self.trials.trials) - ended
-        if left <= plan.concurrency or left * (now - self._began) <= AHEAD_S * ended:
+        left_a_slot = (len(self.trials.trials) - self.outcomes.num_ended) / plan.concurrency
+        if left_a_slot <= 1 or left_a_slot * event.metrics.get("final/wall_s", math.inf) <= AHEAD_S:
             self._thread = Thread(target=self._run, args=(trial,), name="preparation", daemon=True)
             self._thread.start()
 
