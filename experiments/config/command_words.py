@@ -24,7 +24,6 @@ from experiments.config.compose import (
     split_space,
     with_new_keys,
 )
-from experiments.config.confirm_settings import spelled_out
 from experiments.config.errors import ConfigurationError
 from experiments.config.trial_config import GROUPS, Compose
 
@@ -100,14 +99,31 @@ def read(words: Sequence[str]) -> Words:
             instead = next(fix for start, fix in _OWN_SETTINGS.items() if re.match(start, own["name"] or ""))
             raise ConfigurationError(f"{word}: is one of Hydra's own settings. Here, {instead}.")
     flags = tuple(word for word in words if word not in found.overrides)
-    settings = found.overrides if found.multirun else [_quoted(word) for word in spelled_out(found.overrides)]
+    settings = found.overrides if found.multirun else spelled_out(found.overrides)
     return Words(flags, tuple(settings), bool({*given} - {"run", "multirun"}), found.multirun)
 
 
-def _quoted(word: str) -> str:
-    """A question as it is typed, commas and all, as Hydra takes text."""
-    given = re.fullmatch(r"study\.question=(?!null$)([^\"'\[].*)", word, re.DOTALL)
-    return f"study.question={QuotedString(given[1], Quote.double).with_quotes()}" if given else word
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """The words of a command line as Hydra takes them: `confirm=STUDY` is short for `confirm.study=STUDY`,
+    and `confirm.with=a,b` for a list of names, which may have spaces and `=` in them; a question is text,
+    commas and all.
+    """
+    return [_spelled_out(word) for word in words]
+
+
+def _spelled_out(word: str) -> str:
+    if given := re.fullmatch(r"confirm=(?!\{)(.*)", word):
+        return f"confirm.study={given[1]}"
+    if given := re.fullmatch(r"confirm\.with=([^\[\"'].*)", word):
+        names = re.split(r",(?![^\[]*\])", given[1])  # a name may have a list in it
+        return f"confirm.with=[{','.join(map(_quoted, names))}]"
+    if given := re.fullmatch(r"study\.question=(?!null$)([^\"'\[].*)", word, re.DOTALL):
+        return f"study.question={_quoted(given[1])}"
+    return word
+
+
+def _quoted(text: str) -> str:
+    return str(QuotedString(text, Quote.double).with_quotes())
 
 
 def as_shown(settings: Sequence[str]) -> list[str]:

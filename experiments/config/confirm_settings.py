@@ -1,10 +1,7 @@
 """Settings of `confirm=`: which study's recommendation runs again on fresh seeds, and beside what."""
 
-import re
-from collections.abc import Sequence
 from typing import Annotated, Any
 
-from hydra.core.override_parser.types import Quote, QuotedString
 from pydantic import BeforeValidator, ConfigDict, Field, StrictStr
 from pydantic.dataclasses import dataclass
 
@@ -40,19 +37,3 @@ class ConfirmSettings:
                 "confirm.with names what runs beside a recommendation, and no study is given: confirm=<study run id>, "
                 "which python experiments/list.py lists."
             )
-
-
-def spelled_out(words: Sequence[str]) -> list[str]:
-    """The words of a command line as Hydra takes them: `confirm=STUDY` is short for `confirm.study=STUDY`,
-    and `confirm.with=a,b` for a list of names, which may have spaces and `=` in them.
-    """
-    return [_spelled_out(word) for word in words]
-
-
-def _spelled_out(word: str) -> str:
-    if given := re.fullmatch(r"confirm=(?!\{)(.*)", word):
-        return f"confirm.study={given[1]}"
-    if given := re.fullmatch(r"confirm\.with=([^\[\"'].*)", word):
-        names = re.split(r",(?![^\[]*\])", given[1])  # a name may have a list in it
-        return f"confirm.with=[{','.join(QuotedString(name, Quote.double).with_quotes() for name in names)}]"
-    return word

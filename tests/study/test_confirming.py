@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments.config.confirm_settings import ConfirmSettings, spelled_out
+from experiments.config.command_words import spelled_out
+from experiments.config.confirm_settings import ConfirmSettings
 from experiments.config.errors import ConfigurationError
 from experiments.config.schema import SuiteConfig, TrackingSettings
 from experiments.contract import CONFIRM, THROUGHPUT
