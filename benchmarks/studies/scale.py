@@ -36,8 +36,9 @@ def measure(quick: bool) -> Report:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         found = [_study(Path(folder), trials) for trials in sizes]
     largest = found[-1]
-    peak = largest.begun["peak_rss_mib"]
-    growth_kib = 1024 * (peak - found[0].begun["peak_rss_mib"]) / (largest.trials - found[0].trials)
+    peak = max(largest.begun["peak_rss_mib"], largest.resumed["peak_rss_mib"])
+    grown = largest.begun["peak_rss_mib"] - found[0].begun["peak_rss_mib"]
+    growth_kib = 1024 * grown / (largest.trials - found[0].trials)
     slowest = max(part["cpu_ms"] for part in largest.begun["tenths"][1:])
     return Report(
         name="scale",
@@ -74,9 +75,8 @@ def measure(quick: bool) -> Report:
                 tuple(_row(done) for done in found),
                 "One study each. `plan`: from the composed configuration to the checked plan. `peak MiB before the "
                 f"plan`: of Python with Ray, RLlib, torch, MLflow and pandas; each trial adds {growth_kib:.0f} KiB. "
-                "`while all start`: "
-                "the first tenth of the events. `MLflow values/s`: per second that the writer was at work. "
-                "`resume`: from the command to the first new report.",
+                "`while all start`: the first tenth of the events. `MLflow values/s`: per second that the writer was "
+                "at work. `resume`: from the command to the first new report.",
             ),
         ),
     )
