@@ -158,6 +158,7 @@ def _report(rows: pd.DataFrame) -> Report:
     columns = (*shown, "training", "published", "verdict")
     return Report(
         name="learning",
+        by_machine=False,
         title="What every algorithm learns, with the settings that the suite ships",
         compared=(
             "Each pair is `python experiments/run.py algorithm=... env=... study=single`, with `budget_env_steps=` "

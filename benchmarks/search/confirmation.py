@@ -249,6 +249,7 @@ def measure(quick: bool) -> Report:
         "configurations are the best rests on the same ten seeds, so that a search which runs more of them sees more "
         "of that. A replay deals each configuration's seeds out in an order of its own: a seed that searched does not "
         "confirm.",
+        by_machine=False,
     )
 
 

@@ -109,6 +109,7 @@ class Report:
         tables: The numbers.
         notes: What else was seen: Markdown.
         packages: Versions to name beside the suite's own packages.
+        by_machine: Whether its page keeps what was found on other machines: not where that is the same, or in it.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Report:
     tables: tuple[Table, ...]
     notes: str = ""
     packages: tuple[str, ...] = ()
+    by_machine: bool = True
 
     def markdown(self) -> str:
         """The page."""
@@ -164,7 +166,7 @@ def finish(report: Report, quick: bool, out: Path | None) -> list[str]:
     page.parent.mkdir(parents=True, exist_ok=True)
     before, now = page.read_text() if page.exists() else "", report.markdown()
     guarded = {column: is_more for table in report.tables for column, is_more in table.more_is_better.items()}
-    page.write_text(with_others(now, before))
+    page.write_text(with_others(now, before) if report.by_machine else now)
     console.print(f"written to {page}", highlight=False)
     slower = fallen(part_of(_committed(page), machine_of(now)), now, guarded)
     for sentence in slower:
