@@ -159,13 +159,14 @@ def _carried(
     means = moderated_intervals(table.to_numpy(dtype=float), bounds_of(measure, runs))
     levels = table.index.to_frame(index=False).assign(**means.columns(measure), num_seeds=means.num_seeds)
     delta = delta_of(runs)
-    regrets, untried = _regrets(values, np.array(widths), base, delta), _untried(values, widths)
+    highest, regrets = _highest(values), _regrets(values, np.array(widths), base, delta)
+    untried = _untried(values, highest, widths)
     return Carried(
         way=way,
         measure=measure,
         settings=settings,
         tuned_at=tuned_at,
-        rate=float(rates[_highest(values)[base]]),
+        rate=float(rates[highest[base]]),
         levels=levels,
         best=best_learning_rates(runs, rng, measure, lr, WIDTH),
         exponent=_exponent(runs, measure, lr),
@@ -187,15 +188,16 @@ def _highest(values: Array) -> npt.NDArray[np.intp]:
     return highest
 
 
-def _untried(values: Array, widths: Sequence[float]) -> dict[float, str]:
+def _untried(values: Array, highest: npt.NDArray[np.intp], widths: Sequence[float]) -> dict[float, str]:
     """As of `Carried`.
 
     Args:
         values: As of `_highest`.
+        highest: What it gives.
         widths: In the same order.
     """
     found = {}
-    for width, best, of_width in zip(widths, _highest(values), values, strict=True):
+    for width, best, of_width in zip(widths, highest, values, strict=True):
         tried = np.flatnonzero(np.isfinite(of_width).any(axis=1))
         if len(tried) and best in (tried[0], tried[-1]):
             found[width] = "lower" if best == tried[0] else "higher"
