@@ -1,5 +1,8 @@
 """Write the pins anew.
 
+Where settings changed that `tests/system/test_portable.py` trains with, its weights are written anew by a command of
+their own, in two minutes: `python -m tests.system.test_portable`.
+
 Those of an earlier commit's own, the frames and the events of its studies, stay as it gave them.
 """
 

@@ -74,11 +74,18 @@ def start_ray(hardware: HardwareSettings) -> None:
         came.append(number)
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
+    def unraisable(lost: "sys.UnraisableHookArgs") -> None:
+        if not (came and isinstance(lost.exc_value, KeyboardInterrupt | SystemExit)):  # which is raised again below
+            before(lost)
+
+    before, sys.unraisablehook = sys.unraisablehook, unraisable
     try:
         with received_by(end):
             _start_ray(hardware)  # with a handler of its own for SIGTERM, which exits with the signal's number
     except SystemExit:
         sys.exit(128 + (came[0] if came else signal.SIGTERM))
+    finally:
+        sys.unraisablehook = before
     if came:  # where an exception is lost: Python drops those that are raised in a callback
         end(came[0])
 

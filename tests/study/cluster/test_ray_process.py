@@ -1,6 +1,7 @@
 """What is checked before Ray starts, what its processes are told, and what is said if they do not start."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -152,3 +153,24 @@ def test_a_python_without_docstrings_is_refused(words: tuple[str, ...], tmp_path
     refused = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 2
     assert "Ray needs the docstrings that it leaves out. Unset it" in refused.stderr
+
+
+def test_a_signal_whose_exception_python_drops_still_ends_ray_and_is_not_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted:
+        def __del__(self) -> None:  # as in what is called after a fork: an exception is printed and lost
+            signal.raise_signal(signal.SIGINT)
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("of somebody else")
+
+    monkeypatch.setattr(ray_process, "_start_ray", lambda hardware: [Interrupted(), Broken()].clear())
+    told: list[type[BaseException] | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: told.append(lost.exc_type))
+    before = sys.unraisablehook, signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        ray_process.start_ray(HardwareSettings("test", num_cpus=1, num_gpus=0))
+    assert (sys.unraisablehook, signal.getsignal(signal.SIGINT)) == before
+    assert told == [ValueError]
