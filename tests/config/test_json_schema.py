@@ -10,6 +10,7 @@ from experiments.config.compose import CONF
 from experiments.config.json_schema import GLOBAL, OF_GROUPS, head_of, schemas, texts
 
 SCHEMAS = schemas()
+VALIDATORS = {group: jsonschema.validators.validator_for(schema)(schema) for group, schema in SCHEMAS.items()}
 FILES = sorted(file for group in (*OF_GROUPS, *GLOBAL) for file in CONF.glob(f"{group}/*.yaml"))
 
 
@@ -17,10 +18,15 @@ def test_they_are_what_the_classes_say() -> None:
     assert {path: path.read_text() for path in texts()} == texts()
 
 
+@pytest.mark.parametrize("group", VALIDATORS)
+def test_they_are_schemas(group: str) -> None:
+    VALIDATORS[group].check_schema(SCHEMAS[group])
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_every_file_names_its_schema_and_is_valid(file: Path) -> None:
     assert head_of(file) in file.read_text().splitlines()[:2]
-    jsonschema.validate(yaml.safe_load(file.read_text()) or {}, SCHEMAS[file.parent.name])
+    VALIDATORS[file.parent.name].validate(yaml.safe_load(file.read_text()) or {})
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,7 @@ def test_every_file_names_its_schema_and_is_valid(file: Path) -> None:
 )
 def test_what_is_wrong_is_found(group: str, wrong: dict[str, object]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, SCHEMAS[group])
+        VALIDATORS[group].validate(wrong)
 
 
 def test_a_key_says_what_it_means() -> None:
