@@ -31,6 +31,8 @@ SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
 """Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent.
 Means are geometric."""
 
+_TIMES = ("wall_s", "start_s", "price_per_hour")
+"""Columns beside these that are taken for unknown where they are not finite."""
 TO_COME = ("missing", "running", "interrupted")
 """Status of a trial that may still end."""
 OF_OBJECTIVES = ("minutes_to_target", "cost_to_target", "score_in_minutes")
@@ -92,41 +94,45 @@ def counted(runs: pd.DataFrame) -> pd.DataFrame:
     finished = conclusive(runs)
     if is_measured(runs) or finished["score"].isna().all():
         return finished.assign(crashed=False)
-    found = _restricted(runs, ["finished", "failed"])
+    found = _restricted(runs, ["finished", "failed"]) if (runs["status"] == "failed").any() else finished
+    by_env = found.groupby("env", observed=True)
     # of a configuration that always crashes there is no score to compare
     some = found.groupby(["env", "config"], observed=True)["score"].transform("count") > 0
     crashed = found["score"].isna() & some
+    low, columns = found["score_range_low"], dict[str, Any](reached=found["reached"] & ~crashed, crashed=crashed)
     for measure in ("score", "auc", "score_in_minutes"):
-        seen = found.groupby("env", observed=True)[measure].transform("min")
-        found[measure] = found[measure].fillna(found["score_range_low"].fillna(seen).where(some))
-    found["reached"] &= ~crashed
-    unreached = crashed & found["target"].notna()
-    found["env_steps_to_target"] = found["env_steps_to_target"].mask(unreached, found["budget_env_steps"].astype(float))
-    for measure in ("minutes_to_target", "cost_to_target"):
-        seen = found.groupby("env", observed=True)[measure].transform("max")
-        found[measure] = found[measure].mask(unreached, seen)
-    return found[some].assign(crashed=crashed[some])
+        if (unknown := found[measure].isna() & some).any():
+            lowest = low.fillna(by_env[measure].transform("min")) if low.isna().any() else low
+            columns[measure] = found[measure].mask(unknown, lowest)
+    if (unreached := crashed & found["target"].notna()).any():
+        budget = found["budget_env_steps"].astype(float)
+        columns["env_steps_to_target"] = found["env_steps_to_target"].mask(unreached, budget)
+        for measure in ("minutes_to_target", "cost_to_target"):
+            columns[measure] = found[measure].mask(unreached, by_env[measure].transform("max"))
+    return found.assign(**columns)[some]
 
 
 def _restricted(runs: pd.DataFrame, statuses: Sequence[str]) -> pd.DataFrame:
-    kept = replicates(runs)
-    kept = kept[kept["status"].isin(statuses) & ~kept["exploratory"].astype(bool)].copy()
-    for column in ("start_s", "price_per_hour", "score_in_minutes"):
-        kept[column] = kept[column].astype(float) if column in kept else np.nan
-    measured = kept[[*(m for m in MEASURES if m in kept), "wall_s"]].astype(float)
-    kept[measured.columns] = measured.where(np.isfinite(measured))
-    kept["reached"] = kept["env_steps_to_target"].notna()
-    has_target = kept["target"].notna()
-    unreached = has_target & ~kept["reached"]
-    kept["env_steps_to_target"] = kept["env_steps_to_target"].mask(unreached, kept["budget_env_steps"].astype(float))
-    kept["seconds_to_target"] = kept["seconds_to_target"].mask(unreached, kept["train_s"])
-    start_s = kept["start_s"].fillna(0.0)
-    kept["minutes_to_target"] = (start_s + kept["seconds_to_target"]) / 60
-    # Who is fast must not gain by never reaching it: all are cut off at one time, the longest of any trial.
-    longest = ((start_s + kept["train_s"]) / 60).groupby(kept["env"], observed=True).transform("max")
-    kept["minutes_to_target"] = kept["minutes_to_target"].mask(unreached, longest)
-    kept["cost_to_target"] = kept["minutes_to_target"] / 60 * kept["price_per_hour"]
-    return kept
+    kept = runs[(runs["repeat"] == 0) & runs["status"].isin(statuses) & ~runs["exploratory"].astype(bool)]
+    own = {name: kept[name].to_numpy(float, na_value=np.nan) for name in (*MEASURES, *_TIMES) if name in kept}
+    found = {name: np.where(np.isfinite(values), values, np.nan) for name, values in own.items()}
+    for name in ("start_s", "price_per_hour", "score_in_minutes"):
+        found.setdefault(name, np.full(len(kept), np.nan))
+    found["reached"] = ~np.isnan(found["env_steps_to_target"])
+    unreached = kept["target"].notna().to_numpy() & ~found["reached"]
+    for name, of_all in (("env_steps_to_target", "budget_env_steps"), ("seconds_to_target", "train_s")):
+        given = found[of_all] if of_all in found else kept[of_all].to_numpy(float)
+        found[name] = np.where(unreached, given, found[name])
+    start_s = np.nan_to_num(found["start_s"])
+    minutes = (start_s + found["seconds_to_target"]) / 60
+    if unreached.any():
+        # Who is fast must not gain by never reaching it: all are cut off at one time, the longest of any trial.
+        trained = pd.Series((start_s + found["train_s"]) / 60)
+        longest = trained.groupby(kept["env"].to_numpy(), observed=True).transform("max").to_numpy()
+        minutes = np.where(unreached, longest, minutes)
+    found["minutes_to_target"] = minutes
+    found["cost_to_target"] = minutes / 60 * found["price_per_hour"]
+    return kept.assign(**found)
 
 
 @dataclass(frozen=True)
