@@ -3,11 +3,12 @@
 The builder methods reject unknown names; `update_from_dict` would not.
 """
 
+import contextlib
 import copy
 import functools
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any
@@ -355,23 +356,47 @@ def networks_of(trial: TrialConfig, config: AlgorithmConfig) -> Any:
     # tensors), and a module of a person's own need not know that there are such tensors.
     free = isinstance(config, PPOConfig) or trial.algorithm["rl_module"].get("free_log_std")
     device = "cpu" if own or free else "meta"
-    try:
+    with _networks_refused(trial):
+        spec = _networks_spec(trial, config)
         with torch.random.fork_rng(devices=[]), torch.device(device):
-            spec = config.copy(copy_frozen=False).get_rl_module_spec(
-                spaces={DEFAULT_MODULE_ID: spaces(environment_of(trial))}
-            )
             built: Any = spec.build()
         if own:  # RLlib asks for these once samples are there
             for name in ("inference", "exploration", "train"):
                 getattr(built, f"get_{name}_action_dist_cls")()
+    for settings in trial.extension.values():
+        settings.check_networks(built)
+    return built
+
+
+def networks_key(trial: TrialConfig, config: AlgorithmConfig) -> Hashable | None:
+    """Equal for trials whose networks have the same shapes and are looked at by the same extensions; None of modules
+    of a person's own, which may build what they like.
+
+    Raises:
+        ConfigurationError: RLlib cannot build them.
+    """
+    if _has_own_module(trial):
+        return None
+    with _networks_refused(trial):
+        spec = _networks_spec(trial, config)
+    parts = (spec.observation_space, spec.action_space, spec.model_config, trial.extension)
+    return (spec.module_class, spec.catalog_class, *map(repr, parts))
+
+
+def _networks_spec(trial: TrialConfig, config: AlgorithmConfig) -> Any:
+    of_env = {DEFAULT_MODULE_ID: spaces(environment_of(trial))}
+    return config.copy(copy_frozen=False).get_rl_module_spec(spaces=of_env)
+
+
+@contextlib.contextmanager
+def _networks_refused(trial: TrialConfig) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:  # RLlib and torch raise what they like
         raise ConfigurationError(
             f"algorithm.rl_module of algorithm={trial.algorithm['name']} env={trial.env.name}: RLlib cannot build "
             f"these networks: {first_sentence(error)}. The section is {dict(trial.algorithm['rl_module'])}."
         ) from error
-    for settings in trial.extension.values():
-        settings.check_networks(built)
-    return built
 
 
 def wrong_algorithm(algorithm: Mapping[str, Any], env: EnvSettings) -> str:

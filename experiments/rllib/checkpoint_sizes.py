@@ -1,5 +1,6 @@
 """The size of a trial's networks, replay buffer and checkpoints."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
 from experiments.fast.off_policy import BUFFERS, FastOffPolicy
-from experiments.rllib.building import environment_of, networks_of
+from experiments.rllib.building import environment_of, networks_key, networks_of
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.ppo_ewma import PPOEWMAConfig
 
@@ -18,6 +19,9 @@ Measured, as the next three."""
 _TRANSITION_BYTES = 200
 _PRIORITY_BYTES = 100
 _FAST_TRANSITION_BYTES = 90  # with its priority
+
+_sizes: dict[Hashable, "Networks"] = {}
+"""Of networks that were built, by what they are like: a study has many configurations of a few networks."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,20 @@ class Networks:
 
 
 def networks_sizes(trial: TrialConfig, config: AlgorithmConfig) -> Networks:
-    """Sizes of a trial's networks.
+    """Sizes of a trial's networks, which are built where none like them were.
 
     Raises:
         ConfigurationError: RLlib cannot build them.
     """
+    key = networks_key(trial, config)
+    if key is not None and key in _sizes:
+        return _sizes[key]
     built = networks_of(trial, config)
     weights = sum(p.nbytes for p in built.state_dict().values())
-    return Networks(int(weights), sum(int(state.nbytes) for state in tree.flatten(built.get_initial_state())))
+    found = Networks(int(weights), sum(int(state.nbytes) for state in tree.flatten(built.get_initial_state())))
+    if key is not None:
+        _sizes[key] = found
+    return found
 
 
 def checkpoint_bytes(trial: TrialConfig, config: AlgorithmConfig, networks: Networks) -> tuple[int, int]:
