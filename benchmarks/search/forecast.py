@@ -1,25 +1,29 @@
 """How well does a learning curve that is cut tell what it comes to at 2 and 5 times the env steps?
 
-The curves are those of full grids with ten seeds each (`benchmarks/search/data`): nothing trains. Each half of the
-seeds is a study of its own; the mean over its five seeds is foretold from what all configurations had come to at the
-cut.
+The curves are kept ones: nothing trains. Those of full grids with ten seeds each (`benchmarks/search/data`): each half
+of the seeds is a study of its own; the mean over its five seeds is foretold from what all configurations had come to at
+the cut. And those of the pairs of algorithm and environment that have to learn (`benchmarks/learning/data`), a study of
+one configuration each, with five seeds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
 import yaml
 
-from analysis.stats.forecast import INTERVAL, Curve, forecasts, rises
+from analysis.stats.forecast import FEWEST_POINTS, INTERVAL, Curve, forecasts, rises
 from analysis.stats.interval import Array, difference_of_intervals
+from analysis.stats.moderated import UNBOUNDED
 from analysis.stats.shares import share_interval
+from benchmarks.learning.pairs import CURVES
 from benchmarks.search.table import DATA
 from benchmarks.support.harness import Report, Table
 from experiments.config.compose import CONF
 
 CHOSEN_ON, HELD_OUT = "ppo_cartpole", "ppo_acrobot"
 """The grid on whose curves the method was chosen, and the one that it is claimed of."""
+PAIRS = "pairs of the learning table"
 CUTS, FACTORS = (0.2, 0.5), (2, 5)
 """Shares of a curve that are shown, and times the env steps of the cut."""
 HALVES = (range(5), range(5, 10))
@@ -46,24 +50,38 @@ def studies(name: str) -> Iterator[dict[str, Curve]]:
         }
 
 
-def foretold(name: str) -> pd.DataFrame:
-    """Forecasts of a grid's curves beside what came.
+def pairs() -> Iterator[tuple[str, dict[str, Curve]]]:
+    """Environment and curves, of each algorithm on it whose curves are kept."""
+    for (algorithm, env), rows in pd.read_parquet(CURVES).groupby(["algorithm", "env"]):
+        table = rows.pivot(index="seed", columns="env_steps", values="score")
+        yield str(env), {f"{algorithm} on {env}": Curve(table.columns.to_numpy(float), table.to_numpy())}
+
+
+def grid(name: str) -> Iterator[tuple[str, dict[str, Curve]]]:
+    """Environment and curves, of each half of a grid's seeds."""
+    env = str(pd.read_csv(DATA / f"{name}.csv", nrows=1)["env"].iloc[0])
+    return ((env, curves) for curves in studies(name))
+
+
+def foretold(whole: Iterable[tuple[str, dict[str, Curve]]]) -> pd.DataFrame:
+    """Forecasts of studies' curves beside what came.
 
     Args:
-        name: Of the grid.
+        whole: Environment of each, and its configurations' curves, evaluated at the same env steps.
 
     Returns:
         A row a study, cut, factor and configuration: `cut`, `factor`; `rises` at the cut; `came`, `last` (at the cut),
         `expected` with `_low` and `_high`, mean returns over seeds; `width` of the interval as a share of the range of
         returns; `excluded`, whether it is said not to overtake the best at the cut, and `overtook`, whether it did.
     """
-    env = str(pd.read_csv(DATA / f"{name}.csv", nrows=1)["env"].iloc[0])
-    low, high = yaml.safe_load((CONF / "env" / f"{env}.yaml").read_text())["score_range"]
     rows = []
-    for curves in studies(name):
+    for env, curves in whole:
+        known = yaml.safe_load((CONF / "env" / f"{env}.yaml").read_text())["score_range"]
+        low, high = (end if given is None else given for given, end in zip(known, UNBOUNDED, strict=True))
         env_steps = next(iter(curves.values())).env_steps
         for share in CUTS:
-            cut = int(share * len(env_steps))
+            if (cut := int(share * len(env_steps))) < FEWEST_POINTS:
+                continue
             factors = [factor for factor in FACTORS if factor * cut <= len(env_steps)]
             shown = {config: curve.first(cut) for config, curve in curves.items()}
             found = forecasts([*shown.values()], [factor * env_steps[cut - 1] for factor in factors], (low, high))
@@ -82,7 +100,9 @@ def foretold(name: str) -> pd.DataFrame:
                             "came": came[i, j],
                             "last": curve.mean[-1],
                             **expected.columns("expected"),
-                            "width": (expected.high - expected.low) / (high - low),
+                            "width": (expected.high - expected.low) / (high - low)
+                            if np.isfinite(high - low)
+                            else np.nan,
                             "excluded": i != best and by.high <= 0,
                             "overtook": bool(came[i, j] > came[best, j]),
                         }
@@ -103,21 +123,28 @@ def errors(found: pd.DataFrame) -> tuple[float, float]:
 
 def measure(quick: bool) -> Report:
     """Foretell it all; the same numbers every time."""
-    found = {name: foretold(name) for name in ((HELD_OUT,) if quick else (CHOSEN_ON, HELD_OUT))}
+    found = {name: foretold(grid(name)) for name in ((HELD_OUT,) if quick else (CHOSEN_ON, HELD_OUT))}
+    found[PAIRS] = foretold(pairs())
     tables = tuple(_table(name, of_grid) for name, of_grid in found.items())
     return Report(
         name="forecast",
         title="Forecasts of learning curves that are cut",
         compared=(__doc__ or "").strip(),
-        verdict=_verdict(found[HELD_OUT]),
+        verdict=" ".join(
+            (
+                _verdict("On curves of another environment than the method was chosen on", found[HELD_OUT]),
+                _verdict(f"On {found[PAIRS]['config'].nunique()} {PAIRS}", found[PAIRS]),
+            )
+        ),
         tables=tables,
         notes=(
             f"Laws, their priors and what makes the interval were chosen on {CHOSEN_ON} alone; {HELD_OUT} is what the "
             "verdict speaks of. One change came after the first look at it, when intervals held 71 of its 72 means: "
             "the spread of seeds is moderated, judged by studies of two, three and five seeds of the other grid.\n\n"
             "Forecasts of a row share curves, and those of several rows share configurations: they are fewer than they "
-            "look, and all are of PPO. At a cut of 20% a curve has three evaluations: intervals are wide, and rule out "
-            "little. Whether a curve rises is a t test over five seeds, which says so of few curves that jump."
+            "look, and those of the grids are all of PPO. At a cut of 20% a curve of a grid has three evaluations: "
+            "intervals are wide, and rule out little. Curves of a pair with fewer than three at a cut are not foretold "
+            "there. Whether a curve rises is a t test over five seeds, which says so of few curves that jump."
         ),
     )
 
@@ -139,9 +166,9 @@ def _table(name: str, found: pd.DataFrame) -> Table:
         ),
         (*rows, _row("all", found)),
         f"covered: by {100 * INTERVAL:.0f}% intervals, with Wilson's interval. width: of the intervals, median, as a "
-        "share of the range of returns. rising: curves that still rise at the cut. error: the median error over that "
-        "of the last value, and both, in returns. Said not to overtake the best configuration at the cut: "
-        f"{len(excluded)}; {int(excluded['overtook'].sum())} of these did.",
+        "share of the range of returns, where that is known. rising: curves that still rise at the cut. error: the "
+        "median error over that of the last value, and both, in returns. Said not to overtake the best configuration "
+        f"at the cut: {len(excluded)}; {int(excluded['overtook'].sum())} of these did.",
     )
 
 
@@ -151,7 +178,7 @@ def _row(what: str, found: pd.DataFrame) -> tuple[str, ...]:
         what,
         str(len(found)),
         f"{100 * covered(found).mean():.0f}% [{100 * float(low):.0f}, {100 * float(high):.0f}]",
-        f"{100 * found['width'].median():.0f}%",
+        f"{100 * found['width'].median():.0f}%" if found["width"].notna().any() else "-",
         str(int(found["rises"].sum())),
         _ratio(found[found["rises"]]),
         _ratio(found[~found["rises"]]),
@@ -165,7 +192,7 @@ def _ratio(found: pd.DataFrame) -> str:
     return f"{own / last:.2f} ({own:.1f} to {last:.1f})"
 
 
-def _verdict(found: pd.DataFrame) -> str:
+def _verdict(where: str, found: pd.DataFrame) -> str:
     share = float(covered(found).mean())
     rising, elsewhere = (own / last for own, last in (errors(found[found["rises"]]), errors(found[~found["rises"]])))
     parts = [
@@ -175,7 +202,7 @@ def _verdict(found: pd.DataFrame) -> str:
         f"({_met(rising <= MOST_RISING)}: at most {MOST_RISING})",
         f"{elsewhere:.2f} elsewhere ({_met(elsewhere <= MOST_ELSEWHERE)}: at most {MOST_ELSEWHERE})",
     ]
-    return f"On curves of another environment than the method was chosen on, {', '.join(parts)}."
+    return f"{where}, {', '.join(parts)}."
 
 
 def _met(is_met: bool) -> str:
