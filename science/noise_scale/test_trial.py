@@ -31,7 +31,7 @@ def measured(said: dict[str, Any]) -> set[str]:
         ((*REPLAY, "algorithm=dqn"), False),
         pytest.param((*REPLAY, "algorithm=dqn", "fast=false"), False, marks=pytest.mark.slow),
         pytest.param((*REPLAY, "algorithm=sac", "env=pendulum"), True, marks=pytest.mark.slow),
-        pytest.param((*REPLAY, "algorithm=tqc", "env=pendulum"), True, marks=pytest.mark.slow),
+        pytest.param((*REPLAY, "algorithm=tqc", "env=pendulum"), True, marks=pytest.mark.nightly),
         pytest.param(
             (*REPLAY, "algorithm=sac", "env=pendulum", "preprocessing=normalize"), True, marks=pytest.mark.nightly
         ),

@@ -66,8 +66,7 @@ SLOW = {"tqc", *ASYNCHRONOUS} | {name for name in TRAINED if " " in name} - {
     "ppo normalised, stacked",
     "ppo with connectors of one's own",
 }
-NIGHTLY = {"appo", "appo normalised", "impala normalised", "tqc normalised"}
-"""As IMPALA's and SAC's are."""
+NIGHTLY = {"appo", "impala", "appo normalised", "impala normalised", "ppo normalised, remote", "tqc normalised"}
 MARKS = {**dict.fromkeys(SLOW, pytest.mark.slow), **dict.fromkeys(NIGHTLY, pytest.mark.nightly)}
 
 

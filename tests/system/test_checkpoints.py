@@ -50,9 +50,9 @@ RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
         pytest.param("ppo_ewma", "cartpole", (*PPO, *EWMA), marks=pytest.mark.slow),
         pytest.param("ppo_ewma", "pendulum", (*PPO, *EWMA, *NORMALIZE, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
-        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *LSTM), marks=pytest.mark.slow),
+        pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *LSTM), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *LSTM), marks=pytest.mark.slow),
-        pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.slow),
+        pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.nightly),
         pytest.param(
             "dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly
         ),
@@ -61,7 +61,7 @@ RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *RUNNERS), marks=pytest.mark.nightly),
-        pytest.param("tqc", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
+        pytest.param("tqc", "pendulum", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.nightly),
         pytest.param(
             "tqc", "pendulum", ("budget_env_steps=600", *REPLAY, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly
         ),

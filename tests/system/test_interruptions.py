@@ -176,6 +176,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     running.kill()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
 def test_a_study_whose_server_never_comes_back_finishes_and_is_delivered_later(
     tmp_path: Path, server: Server, reference: Path, suite_here: RunSuite, monkeypatch: pytest.MonkeyPatch

@@ -50,13 +50,14 @@ def weights_of(words: tuple[str, ...], out: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "study", [pytest.param(name, marks=pytest.mark.nightly if "-" in name else ()) for name in STUDIES]
+    "study", [pytest.param(name, marks=() if name in ("ppo", "dqn") else pytest.mark.nightly) for name in STUDIES]
 )
 def test_portable_trials_come_out_as_on_every_processor_that_was_seen(study: str, tmp_path: Path) -> None:
     assert_alike()
     assert_seen(weights_of(STUDIES[study], tmp_path / "out"), json.loads(FILE.read_text())[study])
 
 
+@pytest.mark.nightly
 def test_a_portable_policy_is_evaluated_to_the_bit_whatever_the_shell_has(tmp_path: Path) -> None:
     assert_alike()
     out = tmp_path / "out"

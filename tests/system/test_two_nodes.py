@@ -92,7 +92,7 @@ def lose_second(
     return out, study
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_whose_node_is_killed_and_soon_missed_ends_to_the_same_bits_on_the_other(
     tmp_path: Path, middle_reference: Path
 ) -> None:

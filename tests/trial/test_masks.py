@@ -24,7 +24,7 @@ def test_what_is_allowed_is_learned_the_same_with_the_fast_parts_as_with_rllibs_
     assert fast["eval/return_mean"] == stock["eval/return_mean"]
 
 
-@pytest.mark.parametrize("algorithm", ["appo", "impala"])
+@pytest.mark.parametrize("algorithm", ["appo", pytest.param("impala", marks=pytest.mark.nightly)])
 def test_asynchronous_algorithms_learn_what_is_allowed(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     last = run(make(plan_of(*TINY, *RULED, f"algorithm={algorithm}").trials[0]))[-1]
     assert FAILURE not in last

@@ -118,7 +118,7 @@ def assert_is_chance(score: float) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize(
-    "algorithm", [pytest.param(name, marks=TAKES_MINUTES if name in ("appo", "impala") else ()) for name in REMEMBERING]
+    "algorithm", [pytest.param(name, marks=() if name == "ppo" else TAKES_MINUTES) for name in REMEMBERING]
 )
 def test_with_an_lstm_it_remembers_also_once_it_is_exported_and_without_one_it_guesses(
     plan_of: PlanOf, make: Make, tmp_path: Path, algorithm: str
@@ -137,7 +137,7 @@ def test_with_an_lstm_it_remembers_also_once_it_is_exported_and_without_one_it_g
 @pytest.mark.usefixtures("ray_instance")
 @pytest.mark.parametrize(
     "algorithm",
-    [pytest.param(name, marks=TAKES_MINUTES if name == "tqc" else ()) for name in STACKING],
+    [pytest.param(name, marks=() if name == "ppo_ewma" else TAKES_MINUTES) for name in STACKING],
 )
 def test_where_an_lstm_is_refused_stacked_frames_remember(
     plan_of: PlanOf, make: Make, tmp_path: Path, algorithm: str

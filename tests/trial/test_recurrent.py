@@ -63,9 +63,9 @@ def test_it_is_evaluated_with_what_it_remembers(plan_of: PlanOf, make: Make, set
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_instance")
-@pytest.mark.parametrize("algorithm", [pytest.param("impala", marks=pytest.mark.nightly), "appo"])
+@pytest.mark.parametrize("algorithm", ["impala", "appo"])
 def test_asynchronous_algorithms_train_it(plan_of: PlanOf, make: Make, algorithm: str) -> None:
     trial = make(
         plan_of(*SMALL, BATCH, f"algorithm={algorithm}", "env=cartpole", "preprocessing=normalize", *LSTM).trials[0]
