@@ -16,14 +16,15 @@ from analysis.stats.forecast import FEWEST_POINTS, INTERVAL, Curve, forecasts, r
 from analysis.stats.interval import Array, difference_of_intervals
 from analysis.stats.moderated import UNBOUNDED
 from analysis.stats.shares import share_interval
-from benchmarks.learning.pairs import CURVES
 from benchmarks.search.table import DATA
-from benchmarks.support.harness import Report, Table
+from benchmarks.support.harness import ROOT, Report, Table
 from experiments.config.compose import CONF
 
 CHOSEN_ON, HELD_OUT = "ppo_cartpole", "ppo_acrobot"
 """The grid on whose curves the method was chosen, and the one that it is claimed of."""
 PAIRS = "pairs of the learning table"
+CURVES = ROOT / "benchmarks" / "learning" / "data" / "curves.parquet"
+"""Those of the pairs: a row an evaluation."""
 CUTS, FACTORS = (0.2, 0.5), (2, 5)
 """Shares of a curve that are shown, and times the env steps of the cut."""
 HALVES = (range(5), range(5, 10))
