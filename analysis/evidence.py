@@ -27,16 +27,17 @@ Times to target are restricted means: a seed that never holds the target counts 
 configuration gains by failing. Every seed is cut off at the same budget, and the restricted mean is then the area under
 the Kaplan-Meier curve up to it (Royston and Parmar 2013); the mean itself is no less."""
 
+_FINITE = (*MEASURES, "wall_s", "start_s", "price_per_hour")
+"""Columns of which what is not finite is taken for unknown."""
+
 SPEEDS = frozenset({"env_steps_per_s", "trained_steps_per_s"})
-"""Of these, taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent.
+"""Measures that are taken on a logarithmic scale: speeds of one study range over decades, and vary by so many percent.
 Means are geometric."""
 
-_TIMES = ("wall_s", "start_s", "price_per_hour")
-"""Columns beside these that are taken for unknown where they are not finite."""
 TO_COME = ("missing", "running", "interrupted")
 """Status of a trial that may still end."""
 OF_OBJECTIVES = ("minutes_to_target", "cost_to_target", "score_in_minutes")
-"""Of these, measures that are shown where a study was given them as its objective, and nowhere else."""
+"""Measures that are shown where a study was given them as its objective, and nowhere else."""
 
 SMALLER_IS_BETTER = frozenset(
     {"env_steps_to_target", "seconds_to_target", "train_s", "minutes_to_target", "cost_to_target"}
@@ -99,7 +100,8 @@ def counted(runs: pd.DataFrame) -> pd.DataFrame:
     # of a configuration that always crashes there is no score to compare
     some = found.groupby(["env", "config"], observed=True)["score"].transform("count") > 0
     crashed = found["score"].isna() & some
-    low, columns = found["score_range_low"], dict[str, Any](reached=found["reached"] & ~crashed, crashed=crashed)
+    columns: dict[str, Any] = {"reached": found["reached"] & ~crashed, "crashed": crashed}
+    low = found["score_range_low"]
     for measure in ("score", "auc", "score_in_minutes"):
         if (unknown := found[measure].isna() & some).any():
             lowest = low.fillna(by_env[measure].transform("min")) if low.isna().any() else low
@@ -113,16 +115,16 @@ def counted(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _restricted(runs: pd.DataFrame, statuses: Sequence[str]) -> pd.DataFrame:
-    kept = runs[(runs["repeat"] == 0) & runs["status"].isin(statuses) & ~runs["exploratory"].astype(bool)]
-    own = {name: kept[name].to_numpy(float, na_value=np.nan) for name in (*MEASURES, *_TIMES) if name in kept}
+    kept = replicates(runs)
+    kept = kept[kept["status"].isin(statuses) & ~kept["exploratory"].astype(bool)]
+    own = {name: kept[name].to_numpy(float, na_value=np.nan) for name in _FINITE if name in kept}
     found = {name: np.where(np.isfinite(values), values, np.nan) for name, values in own.items()}
     for name in ("start_s", "price_per_hour", "score_in_minutes"):
         found.setdefault(name, np.full(len(kept), np.nan))
     found["reached"] = ~np.isnan(found["env_steps_to_target"])
     unreached = kept["target"].notna().to_numpy() & ~found["reached"]
-    for name, of_all in (("env_steps_to_target", "budget_env_steps"), ("seconds_to_target", "train_s")):
-        given = found[of_all] if of_all in found else kept[of_all].to_numpy(float)
-        found[name] = np.where(unreached, given, found[name])
+    found["env_steps_to_target"] = np.where(unreached, kept["budget_env_steps"], found["env_steps_to_target"])
+    found["seconds_to_target"] = np.where(unreached, found["train_s"], found["seconds_to_target"])
     start_s = np.nan_to_num(found["start_s"])
     minutes = (start_s + found["seconds_to_target"]) / 60
     if unreached.any():
