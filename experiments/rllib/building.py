@@ -383,7 +383,7 @@ def networks_key(trial: TrialConfig, config: AlgorithmConfig) -> Hashable | None
     return (spec.module_class, spec.catalog_class, *map(repr, parts))
 
 
-def _networks_spec(trial: TrialConfig, config: AlgorithmConfig) -> Any:
+def _networks_spec(trial: TrialConfig, config: AlgorithmConfig) -> RLModuleSpec:
     of_env = {DEFAULT_MODULE_ID: spaces(environment_of(trial))}
     return config.copy(copy_frozen=False).get_rl_module_spec(spaces=of_env)
 

@@ -1,6 +1,7 @@
 """The sizes of networks, which are built once for all configurations that have the same."""
 
 import pytest
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from experiments.config.trial_config import TrialConfig
 from experiments.rllib import checkpoint_sizes
@@ -22,9 +23,9 @@ def trial_of(*words: str) -> TrialConfig:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
-    def counted(trial: TrialConfig, config: object) -> object:
+    def counted(trial: TrialConfig, config: AlgorithmConfig) -> object:
         found.append(trial.env.name)
-        return networks_of(trial, config)  # type: ignore[arg-type]
+        return networks_of(trial, config)
 
     monkeypatch.setattr(checkpoint_sizes, "networks_of", counted)
     monkeypatch.setattr(checkpoint_sizes, "_sizes", {})
