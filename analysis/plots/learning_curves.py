@@ -93,10 +93,12 @@ def panels(
     columns, rows = style.levels(bands[panel]), style.levels(bands[series])[::-1]
     figure = style.figure(max(2.6, 0.75 + len(rows) * (_PANEL_HEIGHT_IN if len(rows) > 1 else 2)))
     grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
+    known = bands.dropna(subset=["value"]).sort_values(x)
+    of_column = {column: dict(tuple(part.groupby(series))) for column, part in known.groupby(panel)}
     for row, lines_of_row in zip(rows, grid, strict=True):
         for column, ax in zip(columns, lines_of_row, strict=True):
             style.dress(ax)
-            _panel(ax, bands[bands[panel] == column], series, row, x)
+            _panel(ax, of_column.get(column, {}), row, x)
             target_line(ax, target, named=False)
     for column, ax in zip(columns, grid[0], strict=True):
         style.title(ax, text.setting(panel, column) if len(columns) == 1 else text.short_setting(panel, column))
@@ -133,9 +135,8 @@ def panels(
     return list(grid.flat)
 
 
-def _panel(ax: Axes, of_column: pd.DataFrame, series: str, row: object, x: str) -> None:
-    for value in style.levels(of_column[series]):
-        part = of_column[of_column[series] == value].dropna(subset=["value"]).sort_values(x)
+def _panel(ax: Axes, of_column: dict[Any, pd.DataFrame], row: object, x: str) -> None:
+    for value, part in of_column.items():
         if value != row:
             ax.plot(part[x], part["value"], color=style.GREY, linewidth=0.7, zorder=1.8)
             continue

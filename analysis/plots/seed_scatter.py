@@ -48,10 +48,12 @@ def plot(
     style.name_axes(ax, text.readable(value), "")
     if runs.empty:
         return style.no_data(ax, "the study has no run")
+    shown = runs[["config", "seed", "status", value]].sort_values("seed")
+    means = None if summary is None else summary[["config", value, f"{value}_low", f"{value}_high"]]
     for i, name in enumerate(names):
-        of_name = runs[runs["config"] == name].sort_values("seed")
-        if summary is not None:
-            for row in summary[summary["config"] == name].to_dict("records"):
+        of_name = shown[shown["config"] == name]
+        if means is not None:
+            for row in means[means["config"] == name].to_dict("records"):
                 ax.hlines(i, row[f"{value}_low"], row[f"{value}_high"], color=style.GREY, linewidth=5, zorder=1.8)
                 ax.vlines(row[value], i - 0.36, i + 0.36, color=style.INK, linewidth=1.6, zorder=1.9)
         for place, row in enumerate(of_name.to_dict("records")):
