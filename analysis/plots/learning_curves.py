@@ -94,11 +94,11 @@ def panels(
     figure = style.figure(max(2.6, 0.75 + len(rows) * (_PANEL_HEIGHT_IN if len(rows) > 1 else 2)))
     grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
     known = bands.dropna(subset=["value"]).sort_values(x)
-    of_column = {column: dict(tuple(part.groupby(series))) for column, part in known.groupby(panel)}
+    of_column = {column: known[known[panel] == column] for column in columns}
     for row, lines_of_row in zip(rows, grid, strict=True):
         for column, ax in zip(columns, lines_of_row, strict=True):
             style.dress(ax)
-            _panel(ax, of_column.get(column, {}), row, x)
+            _panel(ax, of_column[column], series, row, x)
             target_line(ax, target, named=False)
     for column, ax in zip(columns, grid[0], strict=True):
         style.title(ax, text.setting(panel, column) if len(columns) == 1 else text.short_setting(panel, column))
@@ -135,8 +135,9 @@ def panels(
     return list(grid.flat)
 
 
-def _panel(ax: Axes, of_column: dict[Any, pd.DataFrame], row: object, x: str) -> None:
-    for value, part in of_column.items():
+def _panel(ax: Axes, of_column: pd.DataFrame, series: str, row: object, x: str) -> None:
+    for value in style.levels(of_column[series]):
+        part = of_column[of_column[series] == value]
         if value != row:
             ax.plot(part[x], part["value"], color=style.GREY, linewidth=0.7, zorder=1.8)
             continue

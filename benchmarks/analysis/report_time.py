@@ -1,5 +1,6 @@
 """Seconds that a report of the default study takes, and the intervals of a large one."""
 
+import json
 import statistics
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from scipy import stats
 from analysis.stats.aggregates import TRIM
 from analysis.stats.interval import Array
 from analysis.stats.moderated import moderated_intervals
+from benchmarks.analysis.report_parts import DRAWING, IMPORTS, READING, REST
 from benchmarks.support.frozen import DEFAULT, overrides
 from benchmarks.support.harness import Report, Table, against, ratio, run, say, spread, suite_command, take_turns
 from experiments.contract.sqlite_address import sqlite_uri
@@ -20,6 +22,7 @@ from experiments.contract.sqlite_address import sqlite_uri
 REPORT_TARGET_S = 4.0
 INTERVALS_TARGET_S = 10.0
 CONFIGURATIONS, SEEDS, POINTS = 200, 10, 100
+PARTS = (IMPORTS, READING, DRAWING, REST)
 PEER_SAMPLES = 200
 """Of the samples, those that the peer computes; its seconds are scaled."""
 
@@ -32,6 +35,7 @@ def measure(quick: bool) -> Report:
         say("the study")
         run(suite_command(["study=smoke"] if quick else overrides(DEFAULT), scratch / "outputs"), scratch / "suite.log")
         reports = take_turns({"report": lambda: _report(scratch)}, repeats)["report"]
+        parts = [_parts(scratch) for _ in range(repeats)]
     values = np.random.default_rng(0).uniform(0, 500, (CONFIGURATIONS, POINTS, SEEDS))
     found = take_turns(
         {
@@ -55,7 +59,15 @@ def measure(quick: bool) -> Report:
             f"{against(statistics.median(found['moderated']), INTERVALS_TARGET_S, ' s', '.2f')}."
         ),
         tables=(
-            Table("A report", ("", "seconds"), (("loaded, computed, drawn, written, attached", spread(reports)),)),
+            Table(
+                "A report",
+                ("", "seconds"),
+                (
+                    ("all of it", spread(reports)),
+                    *((f"- {part}", spread([of[part] for of in parts], ".2f")) for part in PARTS),
+                ),
+                "Its parts are those of other turns, without the start and the end of Python.",
+            ),
             Table(
                 f"Intervals of {size}",
                 ("", "seconds", "times as fast as scipy"),
@@ -73,9 +85,18 @@ def measure(quick: bool) -> Report:
 
 
 def _report(scratch: Path) -> float:
-    store = sqlite_uri(scratch / "outputs" / "mlflow.db")
-    command = [sys.executable, "analysis/report.py", f"tracking_uri={store}", f"out={scratch / 'report.html'}"]
-    return run(command, scratch / "report.log").wall_s
+    return run([sys.executable, "analysis/report.py", *_words(scratch)], scratch / "report.log").wall_s
+
+
+def _parts(scratch: Path) -> dict[str, float]:
+    log = scratch / "parts.log"
+    run([sys.executable, "-m", "benchmarks.analysis.report_parts", *_words(scratch)], log)
+    seconds: dict[str, float] = json.loads(log.read_text().splitlines()[-1])
+    return seconds
+
+
+def _words(scratch: Path) -> list[str]:
+    return [f"tracking_uri={sqlite_uri(scratch / 'outputs' / 'mlflow.db')}", f"out={scratch / 'report.html'}"]
 
 
 def _scipy(values: Array) -> float:
