@@ -10,7 +10,7 @@ from analysis.document.next_step import study_command
 from analysis.load import load_study
 from experiments.contract.words import labelled
 from science.compute_optimal.question import Kind, best, find
-from science.compute_optimal.words import command_of, of_fit, of_point
+from science.compute_optimal.words import command_of, of_cheapest, of_fit, of_point
 
 SEED = 0
 """Of the bootstrap: the same runs give the same answer."""
@@ -49,6 +49,8 @@ def chosen(
         print(labelled("frontier", f"{own.experiment} on {env}"))
         for fit in found.fits:
             print(of_fit(fit))
+        if found.points.empty:
+            print(of_cheapest(found))
         point = best(found, kind, amount)
         print(of_point(found, point, kind, amount))
         print(labelled("run", command_of(study_command(own), evidence.runs, own.axes, found, point)))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
+from analysis.stats.distributions import t_quantile
 from analysis.stats.interval import Array, Interval
 
 INTERVAL = 0.9
@@ -144,6 +145,44 @@ class HeldOut:
     def holds(self) -> bool:
         """True if it came out as it was foretold."""
         return self.measured <= self.predicted.high and (self.predicted.low <= self.measured or not self.whole)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How env steps to the target go over all that was run, where no law holds.
+
+    Attributes:
+        powers: Exponents of the updates per env step and, where there are several, of the width: linear regression of
+            logarithms, 90% intervals.
+        num_trials: So many it rests on.
+        factor: By which seeds of a configuration vary: one standard deviation.
+    """
+
+    powers: tuple[Interval, ...]
+    num_trials: int
+    factor: float
+
+
+def trend_of(cells: Cells) -> Trend | None:
+    """The trend of some cells; None where a seed did not reach the target, since a regression would take its budget
+    for what it took, and where there are too few.
+
+    Args:
+        cells: Of which `why_not` has nothing to say.
+    """
+    if not cells.whole.all():
+        return None
+    _, data, (spread, _) = _about(cells)
+    settings = [setting for setting in (data.updates, data.width) if np.ptp(setting)]
+    design = np.stack([np.ones_like(data.updates), *settings], axis=1)
+    num_trials, num_parameters = design.shape
+    inverse = np.linalg.pinv(design.T @ design)
+    found = inverse @ design.T @ data.log_env_steps
+    away = data.log_env_steps - design @ found
+    df = num_trials - num_parameters
+    half = t_quantile((1 + INTERVAL) / 2, df) * np.sqrt(away @ away / df * np.diag(inverse))
+    powers = (Interval(float(p), float(p - h), float(p + h)) for p, h in zip(found[1:], half[1:], strict=True))
+    return Trend(tuple(powers), num_trials, math.exp(spread))
 
 
 def why_not(cells: Cells) -> str:

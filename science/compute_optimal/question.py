@@ -25,8 +25,10 @@ from science.compute_optimal.law import (
     Cells,
     HeldOut,
     Law,
+    Trend,
     held_out,
     law_of,
+    trend_of,
     why_not,
     why_rejected,
 )
@@ -49,6 +51,8 @@ class Fit:
         law: None where nothing is predicted.
         why: Why nothing is, a clause; "" where something is.
         held_out: The largest configuration, foretold from the others; None where there is no law to try.
+        trend: Where no law holds, what updates per env step and width make of the env steps; None where too little
+            is known for that.
     """
 
     batch: int
@@ -56,6 +60,7 @@ class Fit:
     law: Law | None
     why: str
     held_out: HeldOut | None
+    trend: Trend | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,14 @@ class Found:
         """The points that none beats in both data and compute, by compute."""
         ordered = self.points.sort_values(["flops", "env_steps"])
         return ordered[ordered["env_steps"] < ordered["env_steps"].cummin().shift(fill_value=np.inf)]
+
+    @property
+    def cheapest(self) -> pd.Series:
+        """Of the configurations that were run and reached the target on all seeds, the one with the fewest operations,
+        a row of `measured`; of all, where none did.
+        """
+        whole = self.measured["num_reached"] == self.measured["num_seeds"]
+        return self.measured.loc[self.measured["flops"].where(whole | ~whole.any()).idxmin()]
 
     @property
     def most_flops(self) -> float:
@@ -255,13 +268,17 @@ def _geometric_mean(values: pd.Series) -> float:
 def _fit(trials: pd.DataFrame, whole: bool, rng: np.random.Generator) -> Fit:
     batch, width = int(trials["batch"].iloc[0]), None if whole else int(trials["width"].iloc[0])
     cells = _cells(trials)
-    if why := why_not(cells) or why_rejected(cells):
+    if why := why_not(cells):
         return Fit(batch, width, None, why, None)
-    tried = held_out(cells, rng)
-    if tried is None:
-        return Fit(batch, width, None, "too few configurations are left to foretell the largest one from", None)
-    if not tried.holds:
-        return Fit(batch, width, None, "from the others the law does not foretell the largest configuration", tried)
+    tried = None
+    if not (why := why_rejected(cells)):
+        tried = held_out(cells, rng)
+        if tried is None:
+            why = "too few configurations are left to foretell the largest one from"
+        elif not tried.holds:
+            why = "from the others the law does not foretell the largest configuration"
+    if why:
+        return Fit(batch, width, None, why, tried, trend_of(cells))
     return Fit(batch, width, law_of(cells, rng), "", tried)
 
 

@@ -43,6 +43,8 @@ def frontier(part: Part) -> Section:
             f"{words.of_point(found, point, 'compute', amount)} "
             f"To run it: {code(words.command_of(part.asked, part.runs, part.axes, found, point))}"
         )
+    else:
+        sentences.append(words.of_cheapest(found))
     ax = figure.plot(_drawn(found, point))
     what = _WHAT + (_BAND if len(found.points) else "")
     drawn = part.drawn("compute", figure_of(ax), what, MODERATED, found.measured["num_seeds"])

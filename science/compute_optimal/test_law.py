@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from science.compute_optimal.law import Cells, held_out, law_of, why_not, why_rejected
+from science.compute_optimal.law import Cells, held_out, law_of, trend_of, why_not, why_rejected
 from science.compute_optimal.testing import planted
 
 UPDATES, WIDTHS = (0.25, 0.5, 1.0, 2.0), (32.0, 64.0, 128.0)
@@ -45,6 +45,23 @@ def test_a_planted_law_is_found_and_foretells_twice_and_four_times_the_largest()
     low, high = np.quantile(found.drawn(larger, wider, 5, rng()), [0.05, 0.95], axis=0)
     assert (low < truth).all() and (truth < high).all()
     assert (high / low)[2] > (high / low)[0], "the farther, the less sure"
+
+
+def test_a_trend_has_the_planted_exponents_and_none_where_there_are_none() -> None:
+    planted_powers = cells(lambda updates, width: 20_000 * updates**-0.4 * width**0.2, spread=0.2)
+    found = trend_of(planted_powers)
+    assert found is not None
+    assert found.num_trials == 36
+    for power, truth in zip(found.powers, (-0.4, 0.2), strict=True):
+        assert power.low < truth < power.high < power.low + 0.3
+    assert found.factor == pytest.approx(np.exp(0.2), rel=0.15)
+    flat = trend_of(cells(lambda *point: 20_000.0))
+    assert flat is not None
+    assert all(power.low < 0 < power.high for power in flat.powers)
+    assert trend_of(cells(budget=25_000.0)) is None, "some seeds did not reach the target"
+    one_width = trend_of(cells(widths=(64.0,)))
+    assert one_width is not None
+    assert len(one_width.powers) == 1
 
 
 @pytest.mark.nightly

@@ -36,6 +36,9 @@ def test_a_planted_law_is_told_with_a_point_that_was_not_run_and_its_command() -
 def test_where_there_is_no_law_nothing_is_predicted_and_it_is_said_why() -> None:
     text = Page(build(study_of(*study(env_steps=lambda *point: 20_000.0), AXES)).html).text
     assert "With a batch of 64, nothing is predicted: updates per env step and width make no significant" in text
+    assert "env steps go as (updates per env step)^" in text
+    assert "linear regression of logarithms over 36 trials" in text
+    assert "0.25 updates per env step, width 32 and a batch of 64 took the fewest floating-point operations" in text
     assert "To run it" not in text
 
 
@@ -57,6 +60,17 @@ def test_the_command_answers_at_a_budget(monkeypatch: pytest.MonkeyPatch, capsys
     (space,) = [word for word in words if word.startswith("study.space=")]
     assert space.startswith("study.space={algorithm.update_to_data:[")
     assert "algorithm.rl_module.fcnet_hiddens:[[" in space
+
+
+def test_the_command_says_what_is_known_where_no_law_holds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = study_of(*study(env_steps=lambda *point: 20_000.0), AXES)
+    monkeypatch.setattr("science.compute_optimal.command.load_study", lambda *asked, **how: own)
+    assert main(["price=1e8"]) == 2
+    said = capsys.readouterr()
+    assert "took the fewest floating-point operations to the target" in said.out
+    assert "no law holds of these trials" in said.err
 
 
 @pytest.mark.parametrize(

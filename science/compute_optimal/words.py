@@ -19,17 +19,15 @@ PATHS = {
 }
 """Column of a study's runs to the setting that it holds."""
 _STEPS = ",.0f"
+_FACTORS = ("(updates per env step)", "width")
 
 
 def of_fit(fit: Fit) -> str:
     """The law of a batch, or why there is none; Markdown."""
     where = f"With a batch of {fit.batch}" + (f" and width {fit.width}" if fit.width else "")
     if fit.law is None:
-        return f"{where}, nothing is predicted: {fit.why}.{_held_out(fit)}"
-    terms = [
-        f"{name}^-{shown(power, '.2f')}"
-        for name, power in zip(("(updates per env step)", "width"), fit.law.powers, strict=False)
-    ]
+        return f"{where}, nothing is predicted: {fit.why}.{_held_out(fit)}{_trend(fit)}"
+    terms = [f"{name}^-{shown(power, '.2f')}" for name, power in zip(_FACTORS, fit.law.powers, strict=False)]
     return (
         f"{where}, env steps to the target fall towards {shown(fit.law.least, _STEPS)} "
         f"by {'terms' if len(terms) > 1 else 'a term'} in {listed(terms)} "
@@ -46,6 +44,28 @@ def _held_out(fit: Fit) -> str:
     return (
         f" Left out and foretold from the others, the largest configuration, {tried.updates:g} updates per env step"
         f"{width}, was to take {shown(tried.predicted, _STEPS)}, and took {took}."
+    )
+
+
+def _trend(fit: Fit) -> str:
+    if fit.trend is None:
+        return ""
+    factors = [f"{name}^{shown(power, '.2f')}" for name, power in zip(_FACTORS, fit.trend.powers, strict=False)]
+    return (
+        f" Over all that was run, env steps go as {listed(factors)} "
+        f"(90% intervals, linear regression of logarithms over {fit.trend.num_trials} trials); "
+        f"seeds of a configuration vary by a factor of {fit.trend.factor:.1f} (one standard deviation)."
+    )
+
+
+def of_cheapest(found: Found) -> str:
+    """Of what was run, what takes the fewest operations; Markdown."""
+    row = found.cheapest
+    reached = "" if row["num_reached"] == row["num_seeds"] else f", of which {row['num_reached']} reached the target"
+    return (
+        f"Of what was run, {settings_shown(row)} took the fewest floating-point operations to the target: "
+        f"{flops_shown(row['flops'])}, and {shown(interval_of(row, 'env_steps'), _STEPS)} env steps "
+        f"(geometric means, {plural(int(row['num_seeds']), 'seed')}{reached}; 95% interval)."
     )
 
 
