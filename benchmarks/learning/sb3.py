@@ -1,36 +1,41 @@
-"""Stable-Baselines3's PPO on the environments of `pairs.csv`, at the very settings that the suite ships,
+"""Stable-Baselines3's PPO and DQN on pairs of `pairs.csv`, at the very settings that the suite ships,
 scored as the suite scores.
 
-    python -m benchmarks.learning.sb3 halfcheetah hopper walker2d
+    python -m benchmarks.learning.sb3 ppo-halfcheetah ppo-hopper ppo-walker2d dqn-cartpole
 
-For MuJoCo, whose published scores are of older versions of the environments. Trials are kept one by one in
-`benchmarks/learning/data/sb3.csv`; needs `pip install -e '.[bench]'`.
+For MuJoCo, whose published scores are of older versions of the environments, and for DQN, whose published scores are
+of one run each where seeds differ. Trials are kept one by one in `benchmarks/learning/data/sb3.csv`; needs
+`pip install -e '.[bench]'`.
 """
 
 import argparse
 import multiprocessing
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import date
 from importlib import metadata
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pandas as pd
 import torch
 
 from benchmarks.learning.pairs import MEASURED, Pair, keep, measured, pairs, trial_of
 from benchmarks.peers.sb3_script import evaluate
 from benchmarks.support.harness import say
-from experiments.config.schema import EnvSettings
+from experiments.config.trial_config import TrialConfig
 from experiments.rllib.seeding import Role, stream_seed
 from experiments.tracking.provenance import host
 
-SEEDS = (0, 1, 2)
+SEEDS = {"ppo": range(3), "dqn": range(10)}
+"""DQN's are many, since they differ more."""
 BESIDE = MEASURED.with_name("sb3.csv")
 """A row a trial, as what the suite itself was measured by."""
+_GRAD_CLIP = 40.0
+"""RLlib's own, where a file has none (`rllib/algorithms/dqn/dqn.py`)."""
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
 
@@ -38,17 +43,29 @@ def train(job: tuple[Pair, int]) -> dict[str, Any]:
     """Train and score one seed of a pair; a row of `BESIDE`."""
     os.nice(19)
     torch.set_num_threads(1)
+    from stable_baselines3.common.env_util import make_vec_env
+
     pair, seed = job
     trial = trial_of(pair, seed)
     start = time.perf_counter()
-    model, normalised = _learned(trial.algorithm, trial.env, asdict(trial.preprocessing), seed, trial.budget_env_steps)
+    envs: Any = make_vec_env(
+        trial.env.id,
+        n_envs=trial.algorithm["env_runners"]["num_envs_per_env_runner"],
+        seed=seed,
+        env_kwargs=trial.env.env_config,
+    )
+    if pair.algorithm == "ppo":
+        model, normalised = _ppo(trial, envs, seed)
+    else:
+        model, normalised = _dqn(trial, envs, seed), envs
+    model.learn(trial.budget_env_steps)
     train_s = time.perf_counter() - start
-    envs = gym.make_vec(
+    held_out = gym.make_vec(
         trial.env.id, num_envs=trial.evaluation.final_episodes, vectorization_mode="sync", **trial.env.env_config
     )
     # frozen: VecNormalize's own steps alone change it
     seen = getattr(normalised, "normalize_obs", lambda observations: observations)
-    score = evaluate(model, envs, stream_seed(seed, Role.EVALUATION), seen)
+    score = evaluate(model, held_out, stream_seed(seed, Role.EVALUATION), seen)
     return {
         "algorithm": pair.algorithm, "env": pair.env, "config_id": trial.config_id, "seed": seed,
         "env_steps": trial.budget_env_steps, "score": round(score, 3), "env_steps_to_target": None,
@@ -57,16 +74,12 @@ def train(job: tuple[Pair, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _learned(
-    algorithm: Mapping[str, Any], env: EnvSettings, preprocessing: Mapping[str, Any], seed: int, env_steps: int
-) -> Any:
+def _ppo(trial: TrialConfig, envs: Any, seed: int) -> tuple[Any, Any]:
     from stable_baselines3 import PPO
-    from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
 
-    training, networks = algorithm["training"], algorithm["rl_module"]
-    num_envs = algorithm["env_runners"]["num_envs_per_env_runner"]
-    envs: Any = make_vec_env(env.id, n_envs=num_envs, seed=seed, env_kwargs=env.env_config)
+    training, networks = trial.algorithm["training"], trial.algorithm["rl_module"]
+    preprocessing = asdict(trial.preprocessing)
     if preprocessing["normalize_observations"] or preprocessing["normalize_rewards"]:
         envs = VecNormalize(
             envs,
@@ -81,7 +94,7 @@ def _learned(
         "MlpPolicy",
         envs,
         learning_rate=training["lr"],
-        n_steps=training["train_batch_size_per_learner"] // num_envs,
+        n_steps=training["train_batch_size_per_learner"] // envs.num_envs,
         batch_size=training["minibatch_size"],
         n_epochs=training["num_epochs"],
         gamma=training["gamma"],
@@ -99,30 +112,72 @@ def _learned(
         seed=seed,
         device="cpu",
     )
-    model.learn(env_steps)
     return model, envs
+
+
+def _dqn(trial: TrialConfig, envs: Any, seed: int) -> Any:
+    """Plain DQN, with as many updates at once after as many env steps as the suite's."""
+    from stable_baselines3 import DQN
+
+    training, networks = trial.algorithm["training"], trial.algorithm["rl_module"]
+    if training["n_step"] != 1 or training["double_q"] or training["dueling"]:
+        raise SystemExit(
+            "Stable-Baselines3's DQN has neither returns of several env steps nor double Q or dueling heads"
+        )
+    fragment = trial.algorithm["env_runners"].get("rollout_fragment_length", 1)
+    per_env_step = training["training_intensity"] / training["train_batch_size_per_learner"]
+    (_, first), (explored, last) = training["epsilon"]
+    return DQN(
+        "MlpPolicy",
+        envs,
+        learning_rate=_rate(training["lr"], trial.budget_env_steps),
+        buffer_size=training["replay_buffer_config"]["capacity"],
+        learning_starts=training["num_steps_sampled_before_learning_starts"],
+        batch_size=training["train_batch_size_per_learner"],
+        gamma=training["gamma"],
+        train_freq=fragment,
+        gradient_steps=round(fragment * envs.num_envs * per_env_step),
+        target_update_interval=training["target_network_update_freq"],
+        exploration_fraction=explored / trial.budget_env_steps,
+        exploration_initial_eps=first,
+        exploration_final_eps=last,
+        max_grad_norm=training.get("grad_clip", _GRAD_CLIP),
+        policy_kwargs={
+            "net_arch": networks["fcnet_hiddens"],
+            "activation_fn": _ACTIVATIONS[networks["fcnet_activation"]],
+        },
+        seed=seed,
+        device="cpu",
+    )
+
+
+def _rate(rate: float | Sequence[Sequence[float]], env_steps: int) -> float | Callable[[float], float]:
+    """A learning rate as Stable-Baselines3 takes it: of a schedule a function of the share that is left."""
+    if isinstance(rate, int | float):
+        return rate
+    at, rates = zip(*rate, strict=True)
+    return lambda left: float(np.interp((1 - left) * env_steps, at, rates))
 
 
 def main() -> None:
     """Train what is missing, two at a time."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.sb3", description=__doc__)
-    parser.add_argument("envs", nargs="+", help="files of conf/env, for PPO")
+    parser.add_argument("pairs", nargs="+", help="such as ppo-hopper, of benchmarks/learning/pairs.csv")
     arguments = parser.parse_args()
-    if unknown := sorted(set(arguments.envs) - {pair.env for pair in pairs() if pair.algorithm == "ppo"}):
-        parser.error(f"there is no pair of PPO and {unknown[0]!r} in benchmarks/learning/pairs.csv")
-    known = {(row["env"], row["seed"], row["config_id"]) for row in measured(BESIDE).to_dict("records")}
+    of_name = {f"{pair.algorithm}-{pair.env}": pair for pair in pairs() if pair.algorithm in SEEDS}
+    if unknown := sorted({*arguments.pairs} - {*of_name}):
+        parser.error(f"there is no pair {unknown[0]!r} of PPO or DQN in benchmarks/learning/pairs.csv")
+    known = {(row["config_id"], row["seed"]) for row in measured(BESIDE).to_dict("records")}
     wanted = [
         (pair, seed)
-        for pair in pairs()
-        for seed in SEEDS
-        if pair.algorithm == "ppo"
-        and pair.env in arguments.envs
-        and (pair.env, seed, trial_of(pair, seed).config_id) not in known
+        for pair in (of_name[name] for name in arguments.pairs)
+        for seed in SEEDS[pair.algorithm]
+        if (trial_of(pair, seed).config_id, seed) not in known
     ]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
         for row in pool.imap_unordered(train, wanted):
             keep(pd.DataFrame([row]), BESIDE)
-            say(f"SB3's PPO on {row['env']}: seed {row['seed']}")
+            say(f"SB3's {row['algorithm']} on {row['env']}: seed {row['seed']}")
 
 
 if __name__ == "__main__":

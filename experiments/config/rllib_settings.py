@@ -31,6 +31,8 @@ MODULE_CLASS, MODEL_CONFIG = "module_class", "model_config"
 """Settings of `rl_module` that are for a module of a person's own;
 all others are fields of RLlib's DefaultModelConfig."""
 
+N_STEP_BUFFER = "NStepEpisodeReplayBuffer"
+"""A replay buffer of the suite's, beside RLlib's (`experiments/fast/replay.py`)."""
 
 _TYPES: Mapping[str, Any] = {
     "grad_clip": float | None,  # DQN: a whole number
@@ -116,9 +118,9 @@ def _check_replay_buffer(settings: Mapping[str, Any]) -> None:
         and issubclass(kind, replay_buffers.EpisodeReplayBuffer)
         and not name.startswith("MultiAgent")
     }
-    kind = settings.get("type")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigurationError(f"{key}.type={kind!r}: must be one of {', '.join(sorted(kinds))}.")
+    kind, names = settings.get("type"), sorted((*kinds, N_STEP_BUFFER))
+    if kind not in names:
+        raise ConfigurationError(f"{key}.type={kind!r}: must be one of {', '.join(names)}.")
     if "capacity" not in settings:
         raise ConfigurationError(f"{key}.capacity: this setting is missing.")
     declared = {"type": str, "beta": float, **_annotations(*kinds.values())}

@@ -45,7 +45,11 @@ from ray.rllib.utils.replay_buffers.prioritized_episode_buffer import Prioritize
 
 from experiments.fast import stepping
 from experiments.fast.q_learner import LeanUpdates
-from experiments.fast.replay import FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer
+from experiments.fast.replay import (
+    FastEpisodeReplayBuffer,
+    FastPrioritizedEpisodeReplayBuffer,
+    NStepEpisodeReplayBuffer,
+)
 
 STOCK_EVERY = 1000
 """Training steps of which one is RLlib's own, so that what only it logs,
@@ -54,8 +58,9 @@ such as the times of its connectors, is there."""
 BUFFERS: dict[str, type] = {
     "EpisodeReplayBuffer": FastEpisodeReplayBuffer,
     "PrioritizedEpisodeReplayBuffer": FastPrioritizedEpisodeReplayBuffer,
+    "experiments.fast.replay.NStepEpisodeReplayBuffer": NStepEpisodeReplayBuffer,
 }
-"""The fast replay buffers by the name of RLlib's that they replace."""
+"""The fast replay buffers by the name of RLlib's that they replace, and the suite's own by its dotted path."""
 
 logger = logging.getLogger(__name__)
 

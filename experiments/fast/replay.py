@@ -135,6 +135,24 @@ class FastEpisodeReplayBuffer(ColumnarReplayBuffer):
         self._push([by_serial[serial].rows[step] for serial, step in state["_indices"]])
 
 
+class NStepEpisodeReplayBuffer(FastEpisodeReplayBuffer):
+    """Samples all steps with the same probability, with returns of n steps that end where their episode ends
+    (Sutton and Barto 2018, section 7.1).
+
+    Both of RLlib's buffers lose these ends: the prioritised one never samples the last n - 1 steps of an episode, and
+    `EpisodeReplayBuffer` takes a return that would reach beyond a terminal state for one that goes on from there.
+    Here such a return has the steps that there are, as `n_step`, and ends as the episode does. That of an episode which
+    goes on has the steps so far. With n = 1 the samples are those of `EpisodeReplayBuffer`.
+    """
+
+    def _draw(self, num_items: int, n_step: Any, gamma: float, beta: float) -> Sample:
+        count = self._end - self._first
+        starts = self._order[self._first + self.rng.integers(count, size=num_items)]
+        asked = self.rng.integers(*n_step, size=num_items) if isinstance(n_step, tuple | list) else int(n_step)
+        after, taken, rewards = self._rows.follow(starts, asked, gamma)
+        return Sample(starts, after, rewards, self._rows.ended.take(after), taken, np.ones(num_items))
+
+
 class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisodeReplayBuffer):  # type: ignore[misc]
     """Drop-in for `PrioritizedEpisodeReplayBuffer` (Schaul et al., 1511.05952).
 

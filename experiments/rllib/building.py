@@ -45,6 +45,7 @@ from experiments.rllib.env_runner import EnvRunner, FastRunner
 from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
 from experiments.rllib.made_environments import first_sentence, longest_episode, spaces
 from experiments.rllib.masks import put_masks_into_modules
+from experiments.rllib.n_step_returns import take_returns
 from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.preprocessing import keep_statistics, put_into_modules
 from experiments.rllib.recurrent import make_recurrent
@@ -90,6 +91,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
                 f"algorithm.{section} of algorithm={algorithm['name']}: {first_sentence(error)}"
             ) from error
     config.rl_module(**_rl_module(algorithm["rl_module"]))
+    take_returns(config)
     check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
     env, env_config, vectorize_mode = _environment(trial)
     actions = spaces(trial.env)[1]

@@ -24,12 +24,16 @@ SEVERAL_UPDATES = {
     "training_intensity": 96.0,
     "target_network_update_freq": 20,
 }
+WHOLE_RETURNS = "experiments.fast.replay.NStepEpisodeReplayBuffer"
 ALGORITHMS: dict[str, Callable[[bool], Any]] = {
     "dqn": dqn,
     "dqn, n steps, 5 environments": lambda fast: dqn(fast, envs=5, n_step=3, training_intensity=8.0).env_runners(
         rollout_fragment_length=4
     ),
     "dqn, uniform, several updates a step": lambda fast: dqn(fast, **SEVERAL_UPDATES),
+    "dqn, whole returns of n steps": lambda fast: dqn(
+        fast, n_step=5, replay_buffer_config={"type": WHOLE_RETURNS, "capacity": 150}
+    ),
     "dqn, distribution of returns": lambda fast: dqn(fast, num_atoms=3),
     "sac": sac,
     "sac, 2 environments": lambda fast: sac(fast, envs=2, n_step=2, grad_clip=1.0).env_runners(
@@ -42,6 +46,7 @@ TRAINED = [
     ("dqn", 3),
     pytest.param("dqn, n steps, 5 environments", 4, marks=pytest.mark.slow),
     pytest.param("dqn, uniform, several updates a step", 2, marks=pytest.mark.slow),
+    ("dqn, whole returns of n steps", 2),
     pytest.param("sac", 2, marks=pytest.mark.slow),
     ("sac, 2 environments", 2),
     pytest.param("dqn", 5, marks=NIGHTLY),

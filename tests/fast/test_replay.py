@@ -11,7 +11,11 @@ import tree
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from experiments.fast.replay import FastEpisodeReplayBuffer, FastPrioritizedEpisodeReplayBuffer
+from experiments.fast.replay import (
+    FastEpisodeReplayBuffer,
+    FastPrioritizedEpisodeReplayBuffer,
+    NStepEpisodeReplayBuffer,
+)
 from experiments.fast.transitions.rows import Chunk
 from tests.support.fast_replay import (
     PAIRS,
@@ -169,14 +173,45 @@ def test_what_is_added_may_be_changed_afterwards() -> None:
     same(fast.sample_columns(16)[Columns.OBS], before)
 
 
-def test_returns_of_n_steps_are_discounted_sums_up_to_the_end_of_an_episode() -> None:
-    episode = SingleAgentEpisode(
+def episode_of_three(terminated: bool = True, truncated: bool = False) -> SingleAgentEpisode:
+    return SingleAgentEpisode(
         observations=[np.array([i], np.float32) for i in range(4)],
         actions=[0, 1, 0],
         rewards=[1.0, 10.0, 100.0],
-        terminated=True,
+        terminated=terminated,
+        truncated=truncated,
         len_lookback_buffer=0,
     )
+
+
+@pytest.mark.parametrize(("terminated", "truncated"), [(True, False), (False, True), (False, False)])
+def test_returns_of_n_steps_can_end_where_their_episode_ends(terminated: bool, truncated: bool) -> None:
+    buffer = NStepEpisodeReplayBuffer(capacity=100)
+    buffer.add(episode_of_three(terminated, truncated))
+    sample = buffer.sample_columns(64, n_step=2, gamma=0.5)
+    names = (Columns.OBS, Columns.REWARDS, Columns.NEXT_OBS, Columns.TERMINATEDS, Columns.TRUNCATEDS, "n_step")
+    found = set(zip(*(np.ravel(sample[name]).tolist() for name in names), strict=True))
+    assert found == {
+        (0.0, 6.0, 2.0, False, False, 2),
+        (1.0, 60.0, 3.0, terminated, truncated, 2),
+        (2.0, 100.0, 3.0, terminated, truncated, 1),
+    }
+
+
+def test_longer_returns_than_any_episode_are_whole_ones_and_single_steps_are_those_of_rllib() -> None:
+    ending, plain = NStepEpisodeReplayBuffer(capacity=100), FastEpisodeReplayBuffer(capacity=100)
+    for buffer in (ending, plain):
+        buffer.rng = np.random.default_rng(0)
+        buffer.add(episode_of_three())
+    sample = ending.sample_columns(64, n_step=(50, 60), gamma=0.5)
+    assert sample[Columns.TERMINATEDS].all()
+    assert set(sample[Columns.REWARDS].tolist()) == {31.0, 60.0, 100.0}
+    ending.rng = np.random.default_rng(0)
+    same(ending.sample_columns(64, n_step=1, gamma=0.5), plain.sample_columns(64, n_step=1, gamma=0.5))
+
+
+def test_returns_of_n_steps_are_discounted_sums_up_to_the_end_of_an_episode() -> None:
+    episode = episode_of_three()
     for buffer in (FastPrioritizedEpisodeReplayBuffer(capacity=100), FastEpisodeReplayBuffer(capacity=100)):
         buffer.add(episode)
         sample = buffer.sample_columns(64, n_step=2, gamma=0.5)
