@@ -116,7 +116,7 @@ def test_by_a_rule_all_learning_rates_of_sac_follow_the_batch(plan_of: PlanOf) -
 def test_a_larger_batch_of_replayed_rows_is_not_updated_with_less_often(plan_of: PlanOf) -> None:
     plan = plan_of("study=lr_batch", "algorithm=dqn", "seeds=[0]")
     intensities = {t["train_batch_size_per_learner"]: t["training_intensity"] for t in training_of(plan).values()}
-    assert intensities == {16: 8.0, 64: 32.0, 128: 64.0}  # trained rows per env step: an update per 2 env steps
+    assert intensities == {32: 16.0, 128: 64.0, 256: 128.0}  # trained rows per env step: an update per 2 env steps
     assert {trial_params(plan, c.trial(0))["update_to_data"] for c in plan.configurations} == {0.5}
 
 
@@ -132,8 +132,8 @@ def test_half_of_one_update_is_half_an_update() -> None:
 def test_updates_per_env_step_are_an_axis_of_their_own(plan_of: PlanOf) -> None:
     plan = plan_of("algorithm=dqn", "study.space={update_to_data:{distribution:multiples,factors:[1,4]}}", "seeds=[0]")
     assert {label: t["training_intensity"] for label, t in training_of(plan).items()} == {
-        "utd=0.5": 32.0,
-        "utd=2": 128.0,
+        "utd=0.5": 64.0,
+        "utd=2": 256.0,
     }
 
 
@@ -143,7 +143,7 @@ def test_a_multiple_is_of_each_algorithm_s_own_settings(plan_of: PlanOf) -> None
     )
     assert {c.suite.algorithm["name"]: c.suite.algorithm["training"]["lr"] for c in plan.configurations} == {
         "ppo": 1.5e-3,
-        "dqn": 1.15e-3,
+        "dqn": [[0, 5e-4], [50000, 0.0]],
     }
 
 

@@ -85,7 +85,10 @@ def test_nothing_is_learned_before_learning_starts(plan_of: PlanOf, quiet: Calla
     at_once, late = (
         TrialEstimate(
             plan_of(
-                SINGLE, "algorithm=dqn", f"algorithm.training.num_steps_sampled_before_learning_starts={n}"
+                SINGLE,
+                "algorithm=dqn",
+                "algorithm.training.train_batch_size_per_learner=64",
+                f"algorithm.training.num_steps_sampled_before_learning_starts={n}",
             ).configurations[0]
         )
         for n in (1, 10_001)
@@ -106,6 +109,7 @@ def test_updates_that_are_left_to_rllib_are_reckoned_as_rllibs(
                     SINGLE,
                     f"algorithm={algorithm}",
                     "env=pendulum",
+                    "~tuned",
                     f"fast={fast}",
                     f"algorithm.training.num_steps_sampled_before_learning_starts={n}",
                 ).configurations[0]

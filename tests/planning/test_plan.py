@@ -592,7 +592,7 @@ def test_what_rllib_writes_into_its_settings_stays_out_of_the_trials(plan_of: Pl
         # another type: RLlib keeps the very object
         "algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 1000}"
     )
-    trial = plan_of("algorithm=dqn", f"++{uniform}", "study.space={}").trials[0]
+    trial = plan_of("algorithm=dqn", f"++{uniform}", "algorithm.training.n_step=1", "study.space={}").trials[0]
     planned = copy.deepcopy(trial.algorithm)
     # as RLlib's DQN does
     build_algorithm_config(trial).replay_buffer_config["metrics_num_episodes_for_smoothing"] = 100

@@ -24,7 +24,7 @@ def module_of(config: Any) -> Any:
 
 
 def test_a_study_takes_rllibs_learner_and_two_critics_of_the_size_of_the_papers(plan_of: PlanOf) -> None:
-    config = config_of(plan_of)
+    config = config_of(plan_of, "~tuned")
     assert (config.algo_class, config.learner_class) == (TQC, TQCTorchLearner)
     module = module_of(config)
     sizes = [

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance"), pytest.m
 
 SCHEDULES = ("algorithm.training.use_kl_loss=true", "++algorithm.training.entropy_coeff=[[0,0.1],[8000,0.0]]")
 NORMALIZE = ("preprocessing=normalize",)
+SEQUENCES = ("algorithm.training.replay_buffer_config.type=EpisodeReplayBuffer", "algorithm.training.n_step=1")
 LSTM = (
     "++algorithm.rl_module.use_lstm=true",
     "++algorithm.rl_module.lstm_cell_size=16",
@@ -51,7 +52,7 @@ RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
         pytest.param("ppo_ewma", "pendulum", (*PPO, *EWMA, *NORMALIZE, "fast=false"), marks=pytest.mark.nightly),
         pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *LSTM), marks=pytest.mark.nightly),
-        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *LSTM), marks=pytest.mark.slow),
+        pytest.param("dqn", "cartpole", ("budget_env_steps=600", *REPLAY, *SEQUENCES, *LSTM), marks=pytest.mark.slow),
         pytest.param("dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE), marks=pytest.mark.nightly),
         pytest.param(
             "dqn", "acrobot", ("budget_env_steps=600", *REPLAY, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly

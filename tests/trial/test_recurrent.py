@@ -39,7 +39,8 @@ SMALL = (
     "hardware.num_envs_per_env_runner=4",
 )
 BATCH = "algorithm.training.train_batch_size_per_learner=256"
-REPLAYING = (*REPLAY, "study.space={}", "seeds=[0]", "algorithm=dqn", "hardware.num_envs_per_env_runner=3")
+SEQUENCES = ("algorithm.training.replay_buffer_config.type=EpisodeReplayBuffer", "algorithm.training.n_step=1")
+REPLAYING = (*REPLAY, *SEQUENCES, "study.space={}", "seeds=[0]", "algorithm=dqn", "hardware.num_envs_per_env_runner=3")
 
 
 @pytest.mark.ray
@@ -108,12 +109,12 @@ def test_each_environment_of_dqn_gets_an_action_of_its_own(plan_of: PlanOf) -> N
                 "env=acrobot",
                 "++algorithm.training.replay_buffer_config={type: PrioritizedEpisodeReplayBuffer, capacity: 500}",
             ),
-            "RLlib's PrioritizedEpisodeReplayBuffer samples no sequences. "
+            "PrioritizedEpisodeReplayBuffer samples no sequences. "
             "Try '++algorithm.training.replay_buffer_config={type: EpisodeReplayBuffer, capacity: 500}'.",
         ),
-        (("algorithm=dqn", "env=cartpole", "++algorithm.training.n_step=3"), "Try ++algorithm.training.n_step=1."),
+        (("algorithm=dqn", "env=acrobot", "++algorithm.training.n_step=3"), "Try ++algorithm.training.n_step=1."),
         (
-            ("algorithm=dqn", "env=cartpole", "++algorithm.training.num_atoms=5"),
+            ("algorithm=dqn", "env=acrobot", "++algorithm.training.num_atoms=5"),
             "Try ++algorithm.training.num_atoms=1.",
         ),
     ],
