@@ -148,7 +148,10 @@ class NStepEpisodeReplayBuffer(FastEpisodeReplayBuffer):
     def _draw(self, num_items: int, n_step: Any, gamma: float, beta: float) -> Sample:
         count = self._end - self._first
         starts = self._order[self._first + self.rng.integers(count, size=num_items)]
-        asked = self.rng.integers(*n_step, size=num_items) if isinstance(n_step, tuple | list) else int(n_step)
+        if isinstance(n_step, tuple):
+            asked = self.rng.integers(n_step[0], n_step[1], size=num_items)
+        else:
+            asked = np.full(num_items, n_step)
         after, taken, rewards = self._rows.follow(starts, asked, gamma)
         return Sample(starts, after, rewards, self._rows.ended.take(after), taken, np.ones(num_items))
 

@@ -36,7 +36,7 @@ def take_returns(config: AlgorithmConfig) -> None:
                 "RLlib's own. Try PrioritizedEpisodeReplayBuffer, and algorithm.training.n_step=1."
             )
         buffer["type"] = f"{NStepEpisodeReplayBuffer.__module__}.{N_STEP_BUFFER}"
-    n_step: int = config.n_step  # type: ignore[attr-defined]
+    n_step: int = config.n_step
     if buffer["type"] == _UNIFORM and n_step > _MOST:
         raise ConfigurationError(
             f"algorithm.training.n_step={n_step}: RLlib's {_UNIFORM} draws more rows than asked for returns of more "
