@@ -14,7 +14,6 @@ from scipy import stats
 from analysis.stats.aggregates import TRIM
 from analysis.stats.interval import Array
 from analysis.stats.moderated import moderated_intervals
-from benchmarks.analysis.report_parts import DRAWING, IMPORTS, READING, REST
 from benchmarks.support.frozen import DEFAULT, overrides
 from benchmarks.support.harness import Report, Table, against, ratio, run, say, spread, suite_command, take_turns
 from experiments.contract.sqlite_address import sqlite_uri
@@ -22,7 +21,6 @@ from experiments.contract.sqlite_address import sqlite_uri
 REPORT_TARGET_S = 4.0
 INTERVALS_TARGET_S = 10.0
 CONFIGURATIONS, SEEDS, POINTS = 200, 10, 100
-PARTS = (IMPORTS, READING, DRAWING, REST)
 PEER_SAMPLES = 200
 """Of the samples, those that the peer computes; its seconds are scaled."""
 
@@ -64,7 +62,7 @@ def measure(quick: bool) -> Report:
                 ("", "seconds"),
                 (
                     ("all of it", spread(reports)),
-                    *((f"- {part}", spread([of[part] for of in parts], ".2f")) for part in PARTS),
+                    *((f"- {part}", spread([of[part] for of in parts], ".2f")) for part in parts[0]),
                 ),
                 "Its parts are those of other turns, without the start and the end of Python.",
             ),
