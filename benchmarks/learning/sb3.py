@@ -1,7 +1,7 @@
 """Stable-Baselines3's PPO and DQN on pairs of `pairs.csv`, at the very settings that the suite ships,
 scored as the suite scores.
 
-    python -m benchmarks.learning.sb3 ppo-halfcheetah ppo-hopper ppo-walker2d dqn-cartpole
+    python -m benchmarks.learning.sb3 ppo-halfcheetah ppo-hopper ppo-walker2d dqn-mountaincar
 
 For MuJoCo, whose published scores are of older versions of the environments, and for DQN, whose published scores are
 of one run each where seeds differ. Trials are kept one by one in `benchmarks/learning/data/sb3.csv`; needs
@@ -27,6 +27,7 @@ from benchmarks.learning.pairs import MEASURED, Pair, keep, measured, pairs, tri
 from benchmarks.peers.sb3_script import evaluate
 from benchmarks.support.harness import say
 from experiments.config.trial_config import TrialConfig
+from experiments.rllib.algorithms import defaults_of
 from experiments.rllib.seeding import Role, stream_seed
 from experiments.tracking.provenance import host
 
@@ -34,8 +35,6 @@ SEEDS = {"ppo": range(3), "dqn": range(10)}
 """DQN's are many, since they differ more."""
 BESIDE = MEASURED.with_name("sb3.csv")
 """A row a trial, as what the suite itself was measured by."""
-_GRAD_CLIP = 40.0
-"""RLlib's own, where a file has none (`rllib/algorithms/dqn/dqn.py`)."""
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
 
@@ -93,7 +92,7 @@ def _ppo(trial: TrialConfig, envs: Any, seed: int) -> tuple[Any, Any]:
     model = PPO(
         "MlpPolicy",
         envs,
-        learning_rate=training["lr"],
+        learning_rate=_rate(training["lr"], trial.budget_env_steps),
         n_steps=training["train_batch_size_per_learner"] // envs.num_envs,
         batch_size=training["minibatch_size"],
         n_epochs=training["num_epochs"],
@@ -119,12 +118,12 @@ def _dqn(trial: TrialConfig, envs: Any, seed: int) -> Any:
     """Plain DQN, with as many updates at once after as many env steps as the suite's."""
     from stable_baselines3 import DQN
 
-    training, networks = trial.algorithm["training"], trial.algorithm["rl_module"]
-    if training["n_step"] != 1 or training["double_q"] or training["dueling"]:
-        raise SystemExit(
-            "Stable-Baselines3's DQN has neither returns of several env steps nor double Q or dueling heads"
-        )
-    fragment = trial.algorithm["env_runners"].get("rollout_fragment_length", 1)
+    training, networks, defaults = (
+        trial.algorithm["training"],
+        trial.algorithm["rl_module"],
+        defaults_of(trial.algorithm),
+    )
+    fragment = trial.algorithm["env_runners"].get("rollout_fragment_length", defaults.rollout_fragment_length)
     per_env_step = training["training_intensity"] / training["train_batch_size_per_learner"]
     (_, first), (explored, last) = training["epsilon"]
     return DQN(
@@ -141,7 +140,7 @@ def _dqn(trial: TrialConfig, envs: Any, seed: int) -> Any:
         exploration_fraction=explored / trial.budget_env_steps,
         exploration_initial_eps=first,
         exploration_final_eps=last,
-        max_grad_norm=training.get("grad_clip", _GRAD_CLIP),
+        max_grad_norm=training.get("grad_clip", defaults.grad_clip),
         policy_kwargs={
             "net_arch": networks["fcnet_hiddens"],
             "activation_fn": _ACTIVATIONS[networks["fcnet_activation"]],
@@ -167,6 +166,12 @@ def main() -> None:
     of_name = {f"{pair.algorithm}-{pair.env}": pair for pair in pairs() if pair.algorithm in SEEDS}
     if unknown := sorted({*arguments.pairs} - {*of_name}):
         parser.error(f"there is no pair {unknown[0]!r} of PPO or DQN in benchmarks/learning/pairs.csv")
+    for name in arguments.pairs:
+        training = trial_of(of_name[name], 0).algorithm["training"]
+        if name.startswith("dqn-") and (training["n_step"] != 1 or training["double_q"] or training["dueling"]):
+            parser.error(
+                f"{name}: Stable-Baselines3's DQN has no returns of several env steps, double Q or dueling heads"
+            )
     known = {(row["config_id"], row["seed"]) for row in measured(BESIDE).to_dict("records")}
     wanted = [
         (pair, seed)
