@@ -46,6 +46,7 @@ from ray.rllib.utils.replay_buffers.prioritized_episode_buffer import Prioritize
 from experiments.fast import stepping
 from experiments.fast.q_learner import LeanUpdates
 from experiments.fast.replay import (
+    N_STEP_BUFFER_PATH,
     FastEpisodeReplayBuffer,
     FastPrioritizedEpisodeReplayBuffer,
     NStepEpisodeReplayBuffer,
@@ -58,7 +59,7 @@ such as the times of its connectors, is there."""
 BUFFERS: dict[str, type] = {
     "EpisodeReplayBuffer": FastEpisodeReplayBuffer,
     "PrioritizedEpisodeReplayBuffer": FastPrioritizedEpisodeReplayBuffer,
-    "experiments.fast.replay.NStepEpisodeReplayBuffer": NStepEpisodeReplayBuffer,
+    N_STEP_BUFFER_PATH: NStepEpisodeReplayBuffer,
 }
 """The fast replay buffers by the name of RLlib's that they replace, and the suite's own by its dotted path."""
 

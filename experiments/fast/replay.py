@@ -156,6 +156,10 @@ class NStepEpisodeReplayBuffer(FastEpisodeReplayBuffer):
         return Sample(starts, after, rewards, self._rows.ended.take(after), taken, np.ones(num_items))
 
 
+N_STEP_BUFFER_PATH = f"{NStepEpisodeReplayBuffer.__module__}.{NStepEpisodeReplayBuffer.__qualname__}"
+"""As RLlib's DQN takes it, which looks for the words EpisodeReplayBuffer in a type, and takes no class."""
+
+
 class FastPrioritizedEpisodeReplayBuffer(ColumnarReplayBuffer, PrioritizedEpisodeReplayBuffer):  # type: ignore[misc]
     """Drop-in for `PrioritizedEpisodeReplayBuffer` (Schaul et al., 1511.05952).
 

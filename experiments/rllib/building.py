@@ -91,7 +91,6 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
                 f"algorithm.{section} of algorithm={algorithm['name']}: {first_sentence(error)}"
             ) from error
     config.rl_module(**_rl_module(algorithm["rl_module"]))
-    take_returns(config)
     check_allowed(trial.preprocessing, trial.env, spaces(trial.env)[0], config)
     env, env_config, vectorize_mode = _environment(trial)
     actions = spaces(trial.env)[1]
@@ -135,6 +134,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     _add_masks(trial, config)
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
+    take_returns(config)
     if getattr(config, EXPONENT, 0):
         put_noise_into_modules(config, trial.env.name, actions)
     for settings in trial.extension.values():

@@ -5,7 +5,7 @@ from ray.rllib.algorithms.sac import SACConfig
 
 from experiments.config.errors import ConfigurationError
 from experiments.config.rllib_settings import N_STEP_BUFFER
-from experiments.fast.replay import NStepEpisodeReplayBuffer
+from experiments.fast.replay import N_STEP_BUFFER_PATH
 
 _UNIFORM = "EpisodeReplayBuffer"
 _MOST = 3
@@ -35,7 +35,7 @@ def take_returns(config: AlgorithmConfig) -> None:
                 f"algorithm.training.replay_buffer_config.type={N_STEP_BUFFER}: RLlib's SAC and TQC take no buffer but "
                 "RLlib's own. Try PrioritizedEpisodeReplayBuffer, and algorithm.training.n_step=1."
             )
-        buffer["type"] = f"{NStepEpisodeReplayBuffer.__module__}.{N_STEP_BUFFER}"
+        buffer["type"] = N_STEP_BUFFER_PATH
     n_step: int = config.n_step
     if buffer["type"] == _UNIFORM and n_step > _MOST:
         raise ConfigurationError(

@@ -78,7 +78,7 @@ def _check_dqn(config: DQNConfig) -> None:
     buffer = config.replay_buffer_config
     if buffer["type"] != _SEQUENCES:
         raise ConfigurationError(
-            f"algorithm.rl_module.use_lstm=true: {buffer['type'].rpartition('.')[2]} samples no sequences. "
+            f"algorithm.rl_module.use_lstm=true: {buffer['type']} samples no sequences. "
             f"Try '++algorithm.training.replay_buffer_config={{type: {_SEQUENCES}, capacity: {buffer['capacity']}}}'."
         )
     for name in ("n_step", "num_atoms"):

@@ -11,7 +11,7 @@ from experiments.fast import off_policy
 from experiments.fast.env_runner import FastEnvRunner
 from experiments.fast.off_policy import BUFFERS, FastDQN, FastSAC
 from experiments.fast.q_learner import FastDQNTorchLearner
-from experiments.fast.replay import FastPrioritizedEpisodeReplayBuffer
+from experiments.fast.replay import N_STEP_BUFFER_PATH, FastPrioritizedEpisodeReplayBuffer
 from experiments.fast.sac_learner import FastSACTorchLearner
 from experiments.fast.stepping import why_stock
 from tests.support.fast_off_policy import dqn, sac, same, train, weights
@@ -24,7 +24,6 @@ SEVERAL_UPDATES = {
     "training_intensity": 96.0,
     "target_network_update_freq": 20,
 }
-WHOLE_RETURNS = "experiments.fast.replay.NStepEpisodeReplayBuffer"
 ALGORITHMS: dict[str, Callable[[bool], Any]] = {
     "dqn": dqn,
     "dqn, n steps, 5 environments": lambda fast: dqn(fast, envs=5, n_step=3, training_intensity=8.0).env_runners(
@@ -32,7 +31,7 @@ ALGORITHMS: dict[str, Callable[[bool], Any]] = {
     ),
     "dqn, uniform, several updates a step": lambda fast: dqn(fast, **SEVERAL_UPDATES),
     "dqn, whole returns of n steps": lambda fast: dqn(
-        fast, n_step=5, replay_buffer_config={"type": WHOLE_RETURNS, "capacity": 150}
+        fast, n_step=5, replay_buffer_config={"type": N_STEP_BUFFER_PATH, "capacity": 150}
     ),
     "dqn, distribution of returns": lambda fast: dqn(fast, num_atoms=3),
     "sac": sac,

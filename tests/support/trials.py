@@ -13,6 +13,8 @@ from tests.support.suite import TINY, PlanOf
 
 COUNT = ("env.id=tiny_envs:tiny/Count-v0", "env.vectorize_mode=sync")
 
+SEQUENCES = ("algorithm.training.replay_buffer_config.type=EpisodeReplayBuffer", "algorithm.training.n_step=1")
+"""What a recurrent DQN samples from."""
 REPLAY = (
     "study=smoke",
     "budget_env_steps=400",

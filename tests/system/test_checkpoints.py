@@ -11,13 +11,12 @@ from experiments.rllib.checkpoints import RLLIB
 from experiments.trial.tune_keys import RECYCLE_PROCESS
 from tests.support.interrupted import PPO, REPLAY, assert_same_when_interrupted, interrupted, trial_in, uninterrupted
 from tests.support.suite import PlanOf
-from tests.support.trials import COUNT, REPRODUCIBLE, WEIGHTS, learned, step
+from tests.support.trials import COUNT, REPRODUCIBLE, SEQUENCES, WEIGHTS, learned, step
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance"), pytest.mark.slow]
 
 SCHEDULES = ("algorithm.training.use_kl_loss=true", "++algorithm.training.entropy_coeff=[[0,0.1],[8000,0.0]]")
 NORMALIZE = ("preprocessing=normalize",)
-SEQUENCES = ("algorithm.training.replay_buffer_config.type=EpisodeReplayBuffer", "algorithm.training.n_step=1")
 LSTM = (
     "++algorithm.rl_module.use_lstm=true",
     "++algorithm.rl_module.lstm_cell_size=16",

@@ -21,7 +21,7 @@ from experiments.rllib.recurrent import RecurrentDQNModule
 from tests.support.own_files import own_rl_module
 from tests.support.policies import assert_acts_as_evaluated
 from tests.support.suite import PlanOf
-from tests.support.trials import FAILURE, REPLAY, Make, run, step
+from tests.support.trials import FAILURE, REPLAY, SEQUENCES, Make, run, step
 
 LSTM = (
     "++algorithm.rl_module.use_lstm=true",
@@ -39,7 +39,6 @@ SMALL = (
     "hardware.num_envs_per_env_runner=4",
 )
 BATCH = "algorithm.training.train_batch_size_per_learner=256"
-SEQUENCES = ("algorithm.training.replay_buffer_config.type=EpisodeReplayBuffer", "algorithm.training.n_step=1")
 REPLAYING = (*REPLAY, *SEQUENCES, "study.space={}", "seeds=[0]", "algorithm=dqn", "hardware.num_envs_per_env_runner=3")
 
 
