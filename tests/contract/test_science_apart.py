@@ -36,7 +36,7 @@ def test_no_file_of_the_core_has_the_name_of_an_extension() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_without_the_folder_the_rest_passes_its_tests_and_runs_a_study(tmp_path: Path) -> None:
-    here = ("experiments", "analysis", "conf", "tests", "docs", "benchmarks", "deploy")
+    here = ("experiments", "analysis", "conf", "tests", "docs", "benchmarks", "deploy", ".ci")
     files = ("Makefile", "pyproject.toml", "README.md", *(file.name for file in ROOT.glob("requirements*.txt")))
     for source in (ROOT / name for name in (*here, *files)):
         name = source.name
