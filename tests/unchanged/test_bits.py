@@ -20,7 +20,7 @@ BEFORE = "d567f16"
 SHORT = (
     "budget_env_steps=4096 report_every_env_steps=2048 checkpoint.every_env_steps=2048 evaluation.episodes=2 "
     "evaluation.final_episodes=5 seeds=[0] tracking.tensorboard=false tracking.system_metrics=false "
-    "hardware.num_cpus=3 report=false study=single"
+    "hardware.num_cpus=3 report=false study=single ~tuned"
 )
 CASES = {
     "PPO": "",
@@ -40,6 +40,12 @@ CASES = {
 ONE_BY_ONE = "seeds=[0,1] hardware.max_concurrent_trials=1"
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.nightly]
+
+
+@pytest.fixture(autouse=True)
+def mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The earlier commit leaves MKL its choice of kernels."""
+    monkeypatch.setenv("RL_SCALING_MKL", "shipped")
 
 
 @pytest.fixture(scope="module")
