@@ -69,9 +69,8 @@ def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
         raise AssertionError("Ray was started")
 
     assert ray.is_initialized() or not with_ray
-    hydra = GlobalHydra.instance()
-    composing = hydra.hydra
-    hydra.clear()
+    composing = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with (
         mock.patch.object(sys, "argv", argv),
@@ -84,7 +83,7 @@ def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            hydra.hydra = composing
+            GlobalHydra.instance().hydra = composing  # another instance than before, once Hydra has composed
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
