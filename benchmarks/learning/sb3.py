@@ -1,7 +1,7 @@
 """Stable-Baselines3's PPO and DQN on pairs of `pairs.csv`, at the very settings that the suite ships,
 scored as the suite scores.
 
-    python -m benchmarks.learning.sb3 ppo-halfcheetah ppo-hopper ppo-walker2d dqn-mountaincar
+    python -m benchmarks.learning.sb3 ppo-halfcheetah ppo-hopper ppo-walker2d dqn-lunarlander
 
 For MuJoCo, whose published scores are of older versions of the environments, and for DQN, whose published scores are
 of one run each where seeds differ. Trials are kept one by one in `benchmarks/learning/data/sb3.csv`; needs

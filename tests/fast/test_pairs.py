@@ -260,9 +260,7 @@ def test_dqn_and_sac_of_any_settings_train_as_with_rllib(number: int) -> None:
         "n_step": st.integers(1, 3),
         "grad_clip": LIMITS,
         "grad_clip_by": st.sampled_from(["value", "norm", "global_norm"]),
-        "train_batch_size_per_learner": st.integers(
-            2, 40
-        ),  # one row: rounded by where it lies, see experiments/fast/README.md
+        "train_batch_size_per_learner": st.integers(1, 40),
         "replay_buffer_config": st.sampled_from(list(BUFFERS.values())),
     }
     model = {
@@ -281,6 +279,10 @@ def test_dqn_and_sac_of_any_settings_train_as_with_rllib(number: int) -> None:
         },
     )
     def trains(algorithm: str, training: Any, model: Any, envs: int) -> None:
+        # one row and one unit: rounded by where they lie, see experiments/fast/README.md
+        assume(
+            training["train_batch_size_per_learner"] > 1 or 1 not in model["fcnet_hiddens"] or algorithm[:3] != "SAC"
+        )
         assert_same_off_policy(REPLAYING[algorithm](model=model, envs=envs, **training), steps=14)
 
     trains()
