@@ -40,12 +40,13 @@ _ABOVE_0, _AT_LEAST_0, _SHARE = Range(0, open=True), Range(0), Range(0, 1)
 _COUNT, _AT_LEAST_1 = Range(0, finite=False), Range(1, finite=False)  # of whole numbers
 _RANGES: Mapping[str, Range] = {
     **dict.fromkeys(
-        ("lr", "actor_lr", "critic_lr", "alpha_lr", "grad_clip", "clip_param", "initial_alpha", "training_intensity"),
+        ("lr", "actor_lr", "critic_lr", "grad_clip", "clip_param", "initial_alpha", "training_intensity"),
         _ABOVE_0,
     ),
     **dict.fromkeys(("kl_target", "adam_epsilon", "sigma0"), _ABOVE_0),
     **dict.fromkeys(
         (
+            "alpha_lr",  # at 0 the temperature stays what it is
             "entropy_coeff",
             "vf_loss_coeff",
             "kl_coeff",

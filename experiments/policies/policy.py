@@ -21,9 +21,9 @@ from experiments.contract import MAX_ENVS
 from experiments.envs.plain_actions import to_native
 from experiments.policies.checkpoint import Checkpoint
 from experiments.policies.headless import draw_without_screen
+from experiments.rllib.action_noise import restart_noise
 from experiments.rllib.building import build_algorithm_config, environment_of, observed_environment_of
 from experiments.rllib.checkpoints import RLLIB
-from experiments.rllib.coloured_noise import restart_noise
 from experiments.rllib.hooks import seed_process
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.no_compiler import leave_out_compiler

@@ -40,8 +40,8 @@ from experiments.rllib.algorithms import (
 )
 from experiments.rllib.allowed_preprocessing import check_allowed
 from experiments.rllib.allowed_spaces import ARRAYS, action_scaling, check_spaces, wrong_actions
-from experiments.rllib.coloured_noise import EXPONENT, put_noise_into_modules
 from experiments.rllib.env_runner import EnvRunner, FastRunner
+from experiments.rllib.exploration import put_noise_into_modules
 from experiments.rllib.hooks import STAGGERED, log_episode, seed_replay, seed_streams
 from experiments.rllib.made_environments import first_sentence, longest_episode, spaces
 from experiments.rllib.masks import put_masks_into_modules
@@ -135,8 +135,7 @@ def build_algorithm_config(trial: TrialConfig) -> AlgorithmConfig:
     if algorithm["rl_module"].get("use_lstm"):
         make_recurrent(config, algorithm["name"])
     take_returns(config)
-    if getattr(config, EXPONENT, 0):
-        put_noise_into_modules(config, trial.env.name, actions)
+    put_noise_into_modules(config, trial.env.name, actions)
     for settings in trial.extension.values():
         settings.configure(config, trial)
     try:

@@ -25,7 +25,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from experiments.limits.arithmetic import Arithmetic
-from experiments.rllib.coloured_noise import restart_noise
+from experiments.rllib.action_noise import restart_noise
 from experiments.rllib.environments import load_environments, save_environments
 from experiments.rllib.hooks import seed_process, seed_replay, seed_streams
 from experiments.rllib.seeding import Role, process_seed

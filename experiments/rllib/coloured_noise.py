@@ -4,56 +4,27 @@ A Gaussian policy draws each action anew, and takes back in the next step what i
 MountainCarContinuous it never comes to the flag. Here the standard normal numbers that its draws are made of come from
 a series in time, whose power falls as frequency ** -exponent: white at 0, as RLlib's; pink at 1 (Eberhard et al. 2023,
 "Pink noise is all you need", for SAC); red at 2. For PPO Hollenstein et al. (2024, "Colored noise in PPO", arXiv
-2312.11091) found 0.5 best on average. Each number by itself is standard normal, so that the distribution of an action,
-its log-probability, the losses and the deterministic policy stay RLlib's. That a state depends on the numbers before it
-is left out of account, as in both papers.
+2312.11091) found 0.5 best on average. Each number by itself is standard normal.
 
-Each environment and each of its actions has a series of its own, from torch's global generator. No checkpoint holds
-them: they begin anew where a trial derives its random streams anew (`checkpoints.begin_segment`).
+Each environment and each of its actions has a series of its own, from torch's global generator.
 """
 
-from typing import Any, Self
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
-from ray.rllib.core.columns import Columns
-from ray.rllib.core.distribution.torch.torch_distribution import TorchSquashedGaussian
-from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
-from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
-from ray.rllib.utils.from_config import NotProvided
+from ray.rllib.algorithms.tqc.torch.default_tqc_torch_rl_module import DefaultTQCTorchRLModule
 
-from experiments.config.errors import ConfigurationError
-from experiments.fast.preprocessing.modules import PreprocessedPPOModule, PreprocessedSACModule
+from experiments.fast.preprocessing.modules import PreprocessedPPOModule, PreprocessedSACModule, PreprocessedTQCModule
+from experiments.rllib.action_noise import NoisyModule
 
 EXPONENT = "action_noise_exponent"
 """Setting of `training`, and its key in a module's `model_config`."""
 STEPS = 1024
 """Steps of a series, and of its longest wave, as in the code of Hollenstein et al.; an episode's length would do as
 well."""
-
-
-class NoiseConfig(AlgorithmConfig):  # type: ignore[misc]  # RLlib ships no type information
-    """The setting, in front of one of RLlib's classes.
-
-    Attributes:
-        action_noise_exponent: The power of the noise of continuous actions falls as the frequency to the minus this;
-            0: white, RLlib's.
-    """
-
-    def __init__(self, algo_class: Any = None) -> None:
-        super().__init__(algo_class=algo_class)
-        self.action_noise_exponent = 0.0
-
-    def training(self, *, action_noise_exponent: float = NotProvided, **kwargs: Any) -> Self:
-        """As RLlib's, with `action_noise_exponent`."""
-        super().training(**kwargs)
-        if action_noise_exponent is not NotProvided:
-            self.action_noise_exponent = action_noise_exponent
-        return self
 
 
 def coloured_noise(exponent: float, shape: tuple[int, ...]) -> torch.Tensor:
@@ -77,21 +48,15 @@ def coloured_noise(exponent: float, shape: tuple[int, ...]) -> torch.Tensor:
     return torch.from_numpy(np.fft.irfft(waves, STEPS, axis=0, norm="forward").astype(np.float32))
 
 
-class _ColouredNoise(TorchRLModule):  # type: ignore[misc]
+class _ColouredNoise(NoisyModule):
     """The common part of the modules."""
 
     _noise: torch.Tensor | None = None
     _step = 0
 
-    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """As RLlib's, with the actions and their log-probabilities."""
-        with torch.no_grad():
-            found: dict[str, Any] = super()._forward_exploration(batch, **kwargs)
-            gaussian = self.get_exploration_action_dist_cls().from_logits(found[Columns.ACTION_DIST_INPUTS])
-            actions = gaussian.loc + gaussian._dist.stddev * self._next_noise(gaussian.loc)
-            if isinstance(gaussian, TorchSquashedGaussian):
-                actions = gaussian._squash(actions)
-            return {**found, Columns.ACTIONS: actions, Columns.ACTION_LOGP: gaussian.logp(actions)}
+    def next_departures(self, gaussian: Any) -> torch.Tensor:
+        """Standard deviations, times the numbers of the series."""
+        return gaussian._dist.stddev * self._next_noise(gaussian.loc)  # type: ignore[no-any-return]
 
     def _next_noise(self, like: torch.Tensor) -> torch.Tensor:
         """Standard normal numbers of the next step, of this shape, type and device."""
@@ -121,41 +86,9 @@ class NoisyPreprocessedSACModule(_ColouredNoise, PreprocessedSACModule):
     """The same with preprocessing."""
 
 
-_NOISY: dict[type[RLModule], type[RLModule]] = {
-    DefaultPPOTorchRLModule: NoisyPPOModule,
-    PreprocessedPPOModule: NoisyPreprocessedPPOModule,
-    DefaultSACTorchRLModule: NoisySACModule,
-    PreprocessedSACModule: NoisyPreprocessedSACModule,
-}
+class NoisyTQCModule(_ColouredNoise, DefaultTQCTorchRLModule):  # type: ignore[misc]
+    """TQC's."""
 
 
-def put_noise_into_modules(config: AlgorithmConfig, env: str, actions: gym.Space[Any]) -> None:
-    """Give an algorithm the module class that explores with its noise.
-
-    Args:
-        config: The algorithm's configuration with its model config, after preprocessing.
-        env: Name of the environment, for messages.
-        actions: Space of its actions.
-
-    Raises:
-        ConfigurationError: Actions are not continuous, or the module class is no default one.
-    """
-    exponent = config.action_noise_exponent
-    key, fix = f"algorithm.training.{EXPONENT}={exponent:g}", f"Try algorithm.training.{EXPONENT}=0."
-    if not isinstance(actions, gym.spaces.Box):
-        raise ConfigurationError(f"{key}: env={env} has actions {actions}, and only continuous ones have noise. {fix}")
-    found = _NOISY.get(config.rl_module_spec.module_class)
-    if found is None:
-        raise ConfigurationError(
-            f"{key}: the module class is {config.rl_module_spec.module_class.__name__}, "
-            f"and only RLlib's default ones draw their actions with such noise. {fix}"
-        )
-    config.rl_module(
-        model_config={**config.model_config, EXPONENT: exponent}, rl_module_spec=RLModuleSpec(module_class=found)
-    )
-
-
-def restart_noise(module: Any) -> None:
-    """Let the noise of a module begin anew, if it has any: after the generators were seeded."""
-    if isinstance(module, _ColouredNoise):
-        module.restart_noise()
+class NoisyPreprocessedTQCModule(_ColouredNoise, PreprocessedTQCModule):
+    """The same with preprocessing."""

@@ -16,7 +16,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.from_config import NotProvided
 from torch import nn
 
-from experiments.rllib.coloured_noise import NoiseConfig
+from experiments.rllib.exploration import NoiseConfig
 
 _POLICY_GAIN, _VALUE_GAIN = 0.01, 1.0
 _LOG_STD_INIT = "log_std_init"

@@ -16,7 +16,7 @@ from ray.rllib.core.models.configs import MLPEncoderConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from experiments.fast.networks.sac import ConcatenatingEncoder
-from experiments.rllib.coloured_noise import NoiseConfig
+from experiments.rllib.exploration import NoiseConfig
 
 
 class ConcatenatingCatalog(SACCatalog):  # type: ignore[misc]  # RLlib ships no type information

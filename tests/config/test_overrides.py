@@ -172,7 +172,8 @@ _BUFFERS = ("EpisodeReplayBuffer", "PrioritizedEpisodeReplayBuffer")
 
 KINDS: Mapping[str, Kind] = {
     # Learning rates, batches, replay: RLlib's.
-    **dict.fromkeys(("lr", "actor_lr", "critic_lr", "alpha_lr"), _RATE),
+    **dict.fromkeys(("lr", "actor_lr", "critic_lr"), _RATE),
+    "alpha_lr": schedule(_AT_LEAST_0),
     **dict.fromkeys(("minibatch_size",), whole(1, 512, null=True)),
     **dict.fromkeys(("train_batch_size_per_learner", "n_step", "num_epochs", "broadcast_interval"), _STEPS),
     **dict.fromkeys(("n_critics", "n_quantiles"), whole(1, 8)),
@@ -181,6 +182,8 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("target_network_update_freq", "num_steps_sampled_before_learning_starts"), whole(0, 2000)),
     **dict.fromkeys(("gamma", "lambda_", "tau"), _FRACTION),
     "action_noise_exponent": real(0, 2, tried=(0.5, 2.0)),
+    "state_dependent_noise_steps": whole(0, 64),
+    "state_dependent_log_std": real(tried=(-4.0, 0.0)),
     **dict.fromkeys(("clip_param", "initial_alpha"), _POSITIVE),
     **dict.fromkeys(("vf_loss_coeff", "kl_coeff", "replay_buffer_config.alpha", "beta"), _AT_LEAST_0),
     "grad_clip": real(0, above=True, null=True, tried=(0.1, 100.0)),

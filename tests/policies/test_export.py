@@ -50,7 +50,11 @@ POLICIES = {
     ),
     "dqn, recurrent": ("algorithm=dqn", "env=cartpole", SEQUENCES, "++algorithm.training.n_step=1", *LSTM),
     "sac": ("algorithm=sac", "env=pendulum", "preprocessing=normalize_observations"),
-    "sac, coloured noise": ("algorithm=sac", "env=pendulum", "++algorithm.training.action_noise_exponent=1.0"),
+    "sac, state-dependent noise": (
+        "algorithm=sac",
+        "env=pendulum",
+        "++algorithm.training.state_dependent_noise_steps=8",
+    ),
     "tqc": ("algorithm=tqc", "env=pendulum", "preprocessing=normalize_observations"),
     "impala": ("algorithm=impala", "env=cartpole"),
     "appo": ("algorithm=appo", "env=pendulum"),

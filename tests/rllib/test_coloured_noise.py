@@ -14,6 +14,7 @@ from torch import distributions
 
 from experiments.config.errors import ConfigurationError
 from experiments.fast.networks.sac import SACNetworks
+from experiments.rllib.action_noise import restart_noise
 from experiments.rllib.building import build_algorithm_config, environment_of
 from experiments.rllib.coloured_noise import (
     EXPONENT,
@@ -22,7 +23,6 @@ from experiments.rllib.coloured_noise import (
     NoisyPreprocessedPPOModule,
     NoisySACModule,
     coloured_noise,
-    restart_noise,
 )
 from experiments.rllib.made_environments import spaces
 from experiments.rllib.ppo import PPOConfig

@@ -26,6 +26,7 @@ EWMA = ("algorithm.training.minibatch_size=16", "algorithm.training.staleness=2"
 TWO_LEARNERS = ("hardware.num_learners=2", "algorithm.training.train_batch_size_per_learner=256")
 STAGGER = ("env.stagger=true", "env.max_episode_steps=100")
 NOISE = ("++algorithm.training.action_noise_exponent=1.0",)
+STATE_DEPENDENT = ("++algorithm.training.state_dependent_noise_steps=8",)
 RUNNER = ("hardware.num_env_runners=1", "hardware.num_envs_per_env_runner=4")
 RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
 
@@ -43,7 +44,9 @@ RUNNERS = ("hardware.num_env_runners=2", "hardware.num_envs_per_env_runner=4")
         pytest.param("ppo", "pendulum", (*PPO, *STAGGER), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *NOISE), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *NOISE, *NORMALIZE, *RUNNERS), marks=pytest.mark.nightly),
-        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *NOISE), marks=pytest.mark.slow),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *NOISE), marks=pytest.mark.nightly),
+        pytest.param("ppo", "pendulum", (*PPO, *STATE_DEPENDENT, *RUNNERS), marks=pytest.mark.nightly),
+        pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *STATE_DEPENDENT), marks=pytest.mark.slow),
         pytest.param("ppo", "pendulum", (*PPO, *STAGGER, *RUNNERS), marks=pytest.mark.nightly),
         pytest.param("sac", "pendulum", ("budget_env_steps=600", *REPLAY, *STAGGER), marks=pytest.mark.nightly),
         pytest.param("ppo", "pendulum", (*PPO, *NORMALIZE, *TWO_LEARNERS), marks=pytest.mark.nightly),

@@ -125,6 +125,11 @@ class Perceptron:
             values = layer.forward(values, reuse=True)
         return self._layers[-1].forward(values, reuse=False)
 
+    @property
+    def features(self) -> torch.Tensor:
+        """What the last layer was given last, [rows, features]."""
+        return self._layers[-1].inputs
+
     def backward(self, gradient: torch.Tensor, to_inputs: bool, is_own: bool = False) -> torch.Tensor:
         """Compute the parameters' gradients from that of the outputs.
 
@@ -148,7 +153,7 @@ class _Layer:
         self._activate = None if activation is None else _ACTIVATIONS[type(activation)][0]
         self._activation_backward = None if activation is None else _ACTIVATIONS[type(activation)][1]
         # Buffers that are reused as long as the number of rows stays the same.
-        self._inputs = self._outputs = self._output_buffer = self._input_gradient = self._weight.new_empty(0, 0)
+        self.inputs = self._outputs = self._output_buffer = self._input_gradient = self._weight.new_empty(0, 0)
 
     def forward(self, values: torch.Tensor, reuse: bool) -> torch.Tensor:
         if reuse and self._output_buffer.size(0) != values.size(0):
@@ -158,20 +163,20 @@ class _Layer:
             outputs = torch.mm(values, self._transposed, out=out)
         else:
             outputs = torch.addmm(self._bias, values, self._transposed, out=out)
-        self._inputs, self._outputs = values, outputs
+        self.inputs, self._outputs = values, outputs
         return outputs if self._activate is None else self._activate(outputs)
 
     def backward(self, gradient: torch.Tensor, to_inputs: bool, is_own: bool) -> torch.Tensor:
         if self._activation_backward is not None:
             gradient = self._activation_backward(gradient, self._outputs, gradient if is_own else None)
         if self._weight_gradient is not None:
-            torch.mm(gradient.t(), self._inputs, out=self._weight_gradient)
+            torch.mm(gradient.t(), self.inputs, out=self._weight_gradient)
         if self._bias_gradient is not None:
             torch.sum(gradient, 0, out=self._bias_gradient)
         if not to_inputs:
             return gradient
         if self._input_gradient.size(0) != gradient.size(0):
-            self._input_gradient = torch.empty_like(self._inputs)
+            self._input_gradient = torch.empty_like(self.inputs)
         return torch.mm(gradient, self._weight, out=self._input_gradient)
 
 
@@ -182,22 +187,25 @@ class BranchedPerceptron:
         trunk: May be empty: then the inputs go into the branches as they are.
         branches: One or two.
         gradients: Gradients of all their parameters.
+
+    Attributes:
+        branches: The branches.
     """
 
     def __init__(self, trunk: Layers, branches: Sequence[Layers], gradients: Gradients) -> None:
         self._trunk = Perceptron(trunk, gradients) if trunk else None
-        self._branches = [Perceptron(layers, gradients) for layers in branches]
+        self.branches = [Perceptron(layers, gradients) for layers in branches]
 
     def forward(self, values: torch.Tensor) -> list[torch.Tensor]:
         """[rows, inputs] to each branch's [rows, outputs]."""
         if self._trunk is not None:
             values = self._trunk.forward(values)
-        return [branch.forward(values) for branch in self._branches]
+        return [branch.forward(values) for branch in self.branches]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> None:
         """Compute the parameters' gradients from those of the branches' outputs."""
         upstream = [
-            branch.backward(g, self._trunk is not None) for branch, g in zip(self._branches, gradients, strict=True)
+            branch.backward(g, self._trunk is not None) for branch, g in zip(self.branches, gradients, strict=True)
         ]
         if self._trunk is not None:
             self._trunk.backward(functools.reduce(torch.add, upstream), to_inputs=False, is_own=True)

@@ -25,8 +25,11 @@ from experiments.fast.networks.perceptrons import (
     is_overridden,
     layers_of,
 )
+from experiments.fast.networks.state_dependent import StateDependentHead, StateDependentStds
 
 _POLICY_HEADS = (TorchMLPHead, TorchFreeLogStdMLPHead)
+_FREE_HEADS = (TorchFreeLogStdMLPHead, StateDependentHead)
+"""With a parameter `log_std` of their own."""
 
 
 def plain_policy(module: TorchRLModule) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
@@ -100,8 +103,13 @@ class LogStds:
         self._bounds = (-head.log_std_clip_param_const, head.log_std_clip_param_const) if head.clip_log_std else None
         self._unclipped = torch.empty(0)
 
-    def complete(self, outputs: torch.Tensor) -> torch.Tensor:
-        """The network's outputs, [rows, outputs], as inputs of the distribution."""
+    def complete(self, outputs: torch.Tensor, features: torch.Tensor | None = None) -> torch.Tensor:
+        """The network's outputs, [rows, outputs], as inputs of the distribution.
+
+        Args:
+            outputs: Of the network.
+            features: What the last layer made them of, which make no difference here.
+        """
         if self._free is not None:
             log_stds = self._free if self._bounds is None else torch.clamp(self._free, *self._bounds)
             return torch.cat([outputs, log_stds.unsqueeze(0).repeat([len(outputs), 1])], dim=1)
@@ -130,6 +138,12 @@ class LogStds:
         return torch.where((values >= self._bounds[0]).logical_and_(values <= self._bounds[1]), gradient, 0.0)
 
 
+def stds_of(head: Any, gradients: Gradients) -> LogStds | StateDependentStds:
+    """The standard deviations of a policy's head, with their gradients."""
+    kind = StateDependentStds if type(head) is StateDependentHead else LogStds
+    return kind(head, gradients)
+
+
 class DefaultNetworks:
     """Policy and value function of a `DefaultPPOTorchRLModule` of perceptrons, with their gradients.
 
@@ -141,7 +155,7 @@ class DefaultNetworks:
     def __init__(self, module: Any, gradients: Gradients) -> None:
         trunk, policy, value = _layers(module) or ([], [], [])
         self._networks = BranchedPerceptron(trunk, [policy, value], gradients)
-        self._log_stds = LogStds(module.pi, gradients)
+        self._log_stds = stds_of(module.pi, gradients)
 
     @staticmethod
     def is_known(module: TorchRLModule, parameters: Sequence[nn.Parameter]) -> bool:
@@ -152,7 +166,7 @@ class DefaultNetworks:
             isinstance(module, DefaultPPOTorchRLModule)
             and not is_overridden(module, base_of(module, DefaultPPOTorchRLModule), "_forward_train", "compute_values")
             and type(module.encoder) is TorchActorCriticEncoder
-            and type(module.pi) in _POLICY_HEADS
+            and type(module.pi) in (*_POLICY_HEADS, StateDependentHead)
             and type(module.vf) is TorchMLPHead
             and not module.vf.clip_log_std
             and not torch.is_autocast_enabled("cpu")
@@ -162,7 +176,7 @@ class DefaultNetworks:
         if networks is None or not all(map(is_differentiable, networks)):
             return False
         known = [parameter for layers in networks for linear, _ in layers for parameter in linear.parameters()]
-        known += [module.pi.log_std] if type(module.pi) is TorchFreeLogStdMLPHead else []
+        known += [module.pi.log_std] if type(module.pi) in _FREE_HEADS else []
         hooked = any(p._backward_hooks or p._post_accumulate_grad_hooks for p in known)
         usual = not hooked and all(p.dtype == torch.float32 and p.requires_grad for p in known)
         return usual and len(known) == len(parameters) and set(known) == set(parameters)
@@ -177,7 +191,7 @@ class DefaultNetworks:
             ruled_out: Which actions must not be taken, [rows, inputs]; None: all are allowed.
         """
         outputs, values = self._networks.forward(observations)
-        dist_inputs = self._log_stds.complete(outputs)
+        dist_inputs = self._log_stds.complete(outputs, self._networks.branches[0].features)
         if ruled_out is not None:
             dist_inputs = dist_inputs.masked_fill(ruled_out, LEAST)
         return dist_inputs, values.squeeze(-1)

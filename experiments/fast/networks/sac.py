@@ -23,8 +23,9 @@ from experiments.fast.networks.perceptrons import (
     is_overridden,
     layers_of,
 )
-from experiments.fast.networks.ppo import LogStds
+from experiments.fast.networks.ppo import stds_of
 from experiments.fast.networks.squashed import Reparameterised, sample_and_logp
+from experiments.fast.networks.state_dependent import StateDependentHead
 
 Tensor = torch.Tensor
 
@@ -77,8 +78,8 @@ class SACNetworks:
     def __init__(self, module: Any, gradients: Gradients) -> None:
         self._seen = observations_function(module)
         policy = _policy_layers(module)
-        self._policy, self._log_stds = Perceptron(policy, gradients), LogStds(module.pi)
-        self._policy_after, self._log_stds_after = forward_function(policy), LogStds(module.pi)
+        self._policy, self._log_stds = Perceptron(policy, gradients), stds_of(module.pi, gradients)
+        self._policy_after, self._log_stds_after = Perceptron(policy, None), stds_of(module.pi, gradients)
         critics = _critics_layers(module, "")
         self._critics = [Perceptron(layers, gradients) for layers in critics]
         self._critics_of_drawn = [Perceptron(layers, None) for layers in critics]
@@ -105,8 +106,10 @@ class SACNetworks:
         ]
         heads = [module.pi, *(getattr(module, f"{of}{name}") for of in ("", "target_") for name in names)]
         if any(type(encoder) is not kind for encoder, kind in encoders) or any(
-            type(head) is not TorchMLPHead for head in heads
+            type(head) is not TorchMLPHead for head in heads[1:]
         ):
+            return None
+        if type(module.pi) not in (TorchMLPHead, StateDependentHead):
             return None
         if any(head.clip_log_std for head in heads[1:]):
             return None
@@ -114,13 +117,15 @@ class SACNetworks:
         if not all(layers and is_differentiable(layers) for layers in networks):
             return None
         trained = networks[: 1 + len(names)]
-        return {parameter for layers in trained for linear, _ in layers or [] for parameter in linear.parameters()}
+        found = {parameter for layers in trained for linear, _ in layers or [] for parameter in linear.parameters()}
+        return found | ({module.pi.log_std} if type(module.pi) is StateDependentHead else set())
 
     def forward(self, batch: dict[str, Any]) -> SACValues:
         """As the module's `_forward_train`, with the same random numbers, and what its loss makes of that first."""
         observations, after = self._seen(batch[Columns.OBS]), self._seen(batch[Columns.NEXT_OBS])
-        logits = self._log_stds.complete(self._policy.forward(observations))
-        logits_after = self._log_stds_after.complete(self._policy_after(after))
+        logits = self._log_stds.complete(self._policy.forward(observations), self._policy.features)
+        outputs_after = self._policy_after.forward(after)
+        logits_after = self._log_stds_after.complete(outputs_after, self._policy_after.features)
         actions, logp = self._draws.draw(logits)
         actions_after, logp_after = sample_and_logp(logits_after)
         joined, joined_after = (

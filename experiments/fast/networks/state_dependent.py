@@ -1,0 +1,83 @@
+"""A Gaussian policy whose standard deviations are those of a random linear function of its features: generalised
+state-dependent exploration (gSDE; Raffin et al. 2022, "Smooth exploration for robotic reinforcement learning", arXiv
+2005.05719, section 3).
+
+With features f [F] in front of the last layer and a weight's standard deviation s_ij, what a weight matrix of
+independent normal numbers adds to the mean of action j has variance sum_i f_i^2 s_ij^2. As in Stable-Baselines3
+(common/distributions.py: `StateDependentNoiseDistribution`, `learn_features=False`) the features are not trained by it.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from experiments.fast.networks.perceptrons import Gradients
+
+SMALLEST_VARIANCE = 1e-6
+"""Added to a variance, as in Stable-Baselines3."""
+
+
+class StateDependentHead(nn.Module):
+    """A policy's head, with such standard deviations in place of its own.
+
+    Args:
+        head: RLlib's, of a Gaussian policy, which is taken apart: its last layer keeps the weights of the means.
+        num_actions: Of the action space.
+        log_std: Natural logarithm of all weights' standard deviations at the start.
+
+    Attributes:
+        log_std: The same as they are trained, [features, actions].
+        features: Of the last forward pass, [rows, ..., features].
+    """
+
+    def __init__(self, head: Any, num_actions: int, log_std: float) -> None:
+        super().__init__()
+        self.net = head.net
+        means = self.net.mlp[-1]
+        means.out_features = num_actions
+        for name, values in list(means.named_parameters()):
+            setattr(means, name, nn.Parameter(values.detach()[:num_actions].clone()))
+        self.log_std = nn.Parameter(torch.full((means.in_features, num_actions), log_std))
+        self.features = torch.empty(0)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """[rows, ..., inputs] to means and logarithms of standard deviations, [rows, ..., 2 actions]."""
+        features = self.net.mlp[:-1](inputs)
+        self.features = features.detach()
+        log_stds = 0.5 * _variances(self.features.pow(2), (2.0 * self.log_std).exp()).log()
+        return torch.cat([self.net.mlp[-1](features), log_stds], dim=-1)
+
+
+class StateDependentStds:
+    """As `LogStds`, of a policy with that head: the operations of its forward pass, and torch's own formulas for them.
+
+    Args:
+        head: Its parameter may change, not be replaced.
+        gradients: Gradients of all its parameters.
+    """
+
+    def __init__(self, head: StateDependentHead, gradients: Gradients) -> None:
+        self._log_std, self._gradient = head.log_std.detach(), gradients[head.log_std]
+        self._squares = self._of_weights = self._found = torch.empty(0)
+
+    def complete(self, outputs: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        """The network's outputs, [rows, actions], as inputs of the distribution.
+
+        Args:
+            outputs: Means.
+            features: What the last layer made them of, [rows, features].
+        """
+        self._squares, self._of_weights = features.pow(2), (2.0 * self._log_std).exp()
+        self._found = _variances(self._squares, self._of_weights)
+        return torch.cat([outputs, 0.5 * self._found.log()], dim=-1)
+
+    def backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient of the means, from that of what `complete` made of them last; sets that of the parameter."""
+        means, log_stds = torch.chunk(gradient, 2, dim=-1)
+        self._gradient.copy_(self._squares.t().mm(log_stds * 0.5 / self._found) * self._of_weights * 2.0)
+        return means
+
+
+def _variances(squares: torch.Tensor, of_weights: torch.Tensor) -> torch.Tensor:
+    return squares @ of_weights + SMALLEST_VARIANCE
