@@ -81,6 +81,8 @@ _RANGES: Mapping[str, Range] = {
     ),
     **dict.fromkeys(("gamma", "lambda_", "tau", "epsilon"), _SHARE),
     "action_noise_exponent": Range(0, 2),  # white to red
+    # of any sign, though as a rule whole
+    **dict.fromkeys(("log_std_init", "state_dependent_log_std", "target_entropy", "v_min", "v_max"), Range()),
     # infinity switches them off
     **dict.fromkeys(("vf_clip_param", "log_std_clip_param"), Range(0, open=True, finite=False)),
 }

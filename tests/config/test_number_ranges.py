@@ -21,3 +21,17 @@ def test_who_gives_infinity_is_told_what_switches_a_setting_off(name: str, value
     with pytest.raises(ConfigurationError) as refused:
         check_number(f"algorithm.training.{name}", name, value)
     assert str(refused.value) == f"algorithm.training.{name}={value}: {told}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target_entropy", -1),
+        ("v_min", -100),
+        ("log_std_init", -2),
+        ("state_dependent_log_std", -3),
+        ("alpha_lr", 0.0),
+    ],
+)
+def test_what_may_be_negative_or_nothing_is_taken(name: str, value: float) -> None:
+    check_number(f"algorithm.training.{name}", name, value)
