@@ -8,6 +8,7 @@ What was drawn is in no checkpoint: it begins anew where a trial derives its ran
 (`checkpoints.begin_segment`).
 """
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ class NoisyModule(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type i
                 actions = gaussian._squash(actions)
             return {**found, Columns.ACTIONS: actions, Columns.ACTION_LOGP: gaussian.logp(actions)}
 
+    @abstractmethod
     def next_departures(self, gaussian: Any) -> torch.Tensor:
         """What the next step adds to the means.
 
@@ -38,11 +40,10 @@ class NoisyModule(TorchRLModule):  # type: ignore[misc]  # RLlib ships no type i
         Returns:
             Of the shape of the means, [environments, ..., actions], before they are squashed.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def restart_noise(self) -> None:
         """Draw anew with the next step."""
-        raise NotImplementedError
 
 
 def restart_noise(module: Any) -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 import tree
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
-from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from torch import distributions
@@ -15,7 +14,7 @@ from torch import distributions
 from experiments.config.errors import ConfigurationError
 from experiments.fast.networks.sac import SACNetworks
 from experiments.rllib.action_noise import restart_noise
-from experiments.rllib.building import build_algorithm_config, environment_of
+from experiments.rllib.building import build_algorithm_config
 from experiments.rllib.coloured_noise import (
     EXPONENT,
     STEPS,
@@ -24,26 +23,14 @@ from experiments.rllib.coloured_noise import (
     NoisySACModule,
     coloured_noise,
 )
-from experiments.rllib.made_environments import spaces
 from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.sac import SACConfig
 from tests.support.exported import LSTM, SMALL, policy_of
 from tests.support.fast_sampling import ACTIONS, ODD, Spaces, assert_same_samples, assert_same_steps, config_of
+from tests.support.noisy_modules import ONE, module_of, observations
 from tests.support.suite import PlanOf
 
-ONE = ("study=smoke", "study.space={}", "seeds=[0]")
 PINK = f"++algorithm.training.{EXPONENT}=1.0"
-
-
-def module_of(plan_of: PlanOf, *overrides: str) -> Any:
-    trial = plan_of(*ONE, *overrides).trials[0]
-    torch.manual_seed(0)
-    found = {DEFAULT_MODULE_ID: spaces(environment_of(trial))}
-    return build_algorithm_config(trial).get_rl_module_spec(spaces=found).build()
-
-
-def observations(rows: int) -> dict[str, torch.Tensor]:
-    return {Columns.OBS: torch.randn(rows, 3, generator=torch.Generator().manual_seed(0))}
 
 
 # ---------------------------------------------------------------------------------------------------------- the series
@@ -91,7 +78,7 @@ def _many(exponent: float) -> torch.Tensor:
 
 
 def test_an_action_is_the_policys_mean_and_deviation_with_the_number_of_its_step(plan_of: PlanOf) -> None:
-    module, batch = module_of(plan_of, "env=pendulum", PINK), observations(4)
+    module, batch = module_of(plan_of, PINK), observations(4)
     assert type(module) is NoisyPPOModule
     torch.manual_seed(5)
     noise = coloured_noise(1.0, (4, 1))
@@ -107,7 +94,7 @@ def test_an_action_is_the_policys_mean_and_deviation_with_the_number_of_its_step
 
 
 def test_sacs_is_squashed(plan_of: PlanOf) -> None:
-    module, batch = module_of(plan_of, "algorithm=sac", "env=pendulum", PINK), observations(4)
+    module, batch = module_of(plan_of, "algorithm=sac", PINK), observations(4)
     assert type(module) is NoisySACModule
     torch.manual_seed(5)
     noise = coloured_noise(1.0, (4, 1))[0]
@@ -122,7 +109,7 @@ def test_sacs_is_squashed(plan_of: PlanOf) -> None:
 
 
 def test_a_series_goes_on_from_step_to_step_and_is_followed_by_another(plan_of: PlanOf) -> None:
-    module, batch = module_of(plan_of, "env=pendulum", PINK), observations(2)
+    module, batch = module_of(plan_of, PINK), observations(2)
     torch.manual_seed(6)
     first, second = coloured_noise(1.0, (2, 1)), coloured_noise(1.0, (2, 1))
     torch.manual_seed(6)
@@ -138,22 +125,22 @@ def test_a_series_goes_on_from_step_to_step_and_is_followed_by_another(plan_of: 
 
 
 def test_the_deterministic_policy_and_what_is_trained_stay_rllibs(plan_of: PlanOf) -> None:
-    ours, plain = (module_of(plan_of, "env=pendulum", *more) for more in ((PINK,), ()))
+    ours, plain = (module_of(plan_of, *more) for more in ((PINK,), ()))
     assert type(plain) is DefaultPPOTorchRLModule and type(ours)._forward_train is type(plain)._forward_train
     for name, values in plain.get_state().items():
         np.testing.assert_array_equal(ours.get_state()[name], values)
     found, expected = (module.forward_inference(observations(4)) for module in (ours, plain))
     assert found.keys() == expected.keys() == {Columns.ACTION_DIST_INPUTS}
     assert torch.equal(found[Columns.ACTION_DIST_INPUTS], expected[Columns.ACTION_DIST_INPUTS])
-    sac = module_of(plan_of, "algorithm=sac", "env=pendulum", PINK)
+    sac = module_of(plan_of, "algorithm=sac", PINK)
     sac.make_target_networks()
     assert SACNetworks.parameters(sac)  # their gradients are written out
 
 
 def test_it_goes_with_preprocessing_and_with_memory(plan_of: PlanOf) -> None:
-    module = module_of(plan_of, "env=pendulum", "preprocessing=normalize", PINK)
+    module = module_of(plan_of, "preprocessing=normalize", PINK)
     assert type(module) is NoisyPreprocessedPPOModule
-    recurrent = module_of(plan_of, "env=pendulum", PINK, *LSTM)
+    recurrent = module_of(plan_of, PINK, *LSTM)
     state = tree.map_structure(lambda first: first.expand(4, *first.shape), recurrent.get_initial_state())
     batch = {Columns.OBS: observations(4)[Columns.OBS].unsqueeze(1), Columns.STATE_IN: state}
     assert recurrent.forward_exploration(batch, t=0)[Columns.ACTIONS].shape == (4, 1, 1)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import tree
-from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from torch import distributions
@@ -16,34 +15,21 @@ from experiments.fast.networks.ppo import DefaultNetworks
 from experiments.fast.networks.sac import SACNetworks
 from experiments.rllib import state_dependent_noise as noise
 from experiments.rllib.action_noise import restart_noise
-from experiments.rllib.building import build_algorithm_config, environment_of
 from experiments.rllib.coloured_noise import EXPONENT
-from experiments.rllib.made_environments import spaces
 from experiments.rllib.ppo import PPOConfig
 from experiments.rllib.sac import SACConfig
 from experiments.rllib.state_dependent_noise import HELD, LOG_STD
 from tests.support.exported import LSTM
 from tests.support.fast_sampling import ACTIONS, ODD, Spaces, assert_same_samples, assert_same_steps, config_of
+from tests.support.noisy_modules import ONE, module_of, observations
 from tests.support.suite import PlanOf
 
-ONE = ("study=smoke", "study.space={}", "seeds=[0]")
 HOLD_3 = f"++algorithm.training.{HELD}=3"
 KINDS = {
     "ppo": noise.StateDependentPPOModule,
     "sac": noise.StateDependentSACModule,
     "tqc": noise.StateDependentTQCModule,
 }
-
-
-def module_of(plan_of: PlanOf, *overrides: str) -> Any:
-    trial = plan_of(*ONE, "env=pendulum", *overrides).trials[0]
-    torch.manual_seed(0)
-    found = {DEFAULT_MODULE_ID: spaces(environment_of(trial))}
-    return build_algorithm_config(trial).get_rl_module_spec(spaces=found).build()
-
-
-def observations(rows: int) -> dict[str, torch.Tensor]:
-    return {Columns.OBS: torch.randn(rows, 3, generator=torch.Generator().manual_seed(0))}
 
 
 def parts(found: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
