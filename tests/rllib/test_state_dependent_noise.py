@@ -39,7 +39,7 @@ def parts(found: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("algorithm", KINDS)
 def test_deviations_are_those_of_a_random_function_of_the_features(plan_of: PlanOf, algorithm: str) -> None:
-    module = module_of(plan_of, f"algorithm={algorithm}", HOLD_3, f"++algorithm.training.{LOG_STD}=-1.0")
+    module = module_of(plan_of, f"algorithm={algorithm}", HOLD_3, f"++algorithm.training.{LOG_STD}=-1")
     assert type(module) is KINDS[algorithm]
     assert torch.equal(module.pi.log_std, torch.full_like(module.pi.log_std, -1.0))
     with torch.no_grad():

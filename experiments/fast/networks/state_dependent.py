@@ -38,7 +38,7 @@ class StateDependentHead(nn.Module):
         means.out_features = num_actions
         for name, values in list(means.named_parameters()):
             setattr(means, name, nn.Parameter(values.detach()[:num_actions].clone()))
-        self.log_std = nn.Parameter(torch.full((means.in_features, num_actions), log_std))
+        self.log_std = nn.Parameter(torch.full((means.in_features, num_actions), float(log_std)))
         self.features = torch.empty(0)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
