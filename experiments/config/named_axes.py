@@ -100,6 +100,8 @@ def _bases(name: str, composed: Mapping[str, Any]) -> dict[str, Any]:
             "Any other setting is an axis by its dotted path, such as algorithm.training.gamma."
         )
     bases = {f"algorithm.{path}": value_at(algorithm, path) for path in axes[name]}
+    if any(map(_is_base, bases.values())):
+        bases = {path: base for path, base in bases.items() if base != 0}  # what does not learn, such as a temperature
     for path, base in bases.items():
         if not _is_base(base):
             raise ConfigurationError(

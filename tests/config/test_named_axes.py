@@ -44,6 +44,13 @@ def test_of_a_schedule_all_values_are_multiplied() -> None:
     assert found.shown == {"learning_rate": 2}
 
 
+def test_of_several_settings_one_of_0_stays_what_it_is() -> None:
+    found = settings_of({"learning_rate": 10}, composed(THREE, actor_lr=2e-4, critic_lr=0.0))
+    assert found.by_path == found.shown == {"algorithm.training.actor_lr": 2e-3}
+    with pytest.raises(ConfigurationError, match=r"multiplies algorithm\.training\.actor_lr, which is 0\.0"):
+        settings_of({"learning_rate": 10}, composed(THREE, actor_lr=0.0, critic_lr=0.0))
+
+
 @pytest.mark.parametrize(
     ("point", "training", "message"),
     [
