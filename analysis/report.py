@@ -8,7 +8,7 @@ if not __package__:  # run as a file: what is called like the suite's packages i
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -297,13 +297,14 @@ def _output_dir(tracking_uri: str) -> Path:
     return Path("outputs") if database is None else database.parent
 
 
-def write_tables(study: Study, report: StudyReport, folder: Path) -> None:
+def write_tables(study: Study, report: StudyReport, folder: Path, metrics: Collection[str] | None = None) -> None:
     """Write a study's tables, with all settings and a card that says what they are.
 
     Args:
         study: Of which what is given is written.
         report: The same study's.
         folder: May exist.
+        metrics: Those whose curves are written; None: all.
 
     Raises:
         OSError: It cannot be written.
@@ -312,7 +313,8 @@ def write_tables(study: Study, report: StudyReport, folder: Path) -> None:
     rows = [[f"{cell['text']} {cell.get('below', '')}".strip() for cell in row["cells"]] for row in cells["rows"]]
     lines = [line for answer in report.answers for line in answer.lines()]
     findings = dataset.Findings(lines, cells["columns"], rows, _caveats(study), _provenance(study, with_host=False))
-    dataset.write(study, findings, load_settings(study)[0], folder)
+    curves = study.curves if metrics is None else study.curves[study.curves["metric"].isin(metrics)]
+    dataset.write(replace(study, curves=curves.reset_index(drop=True)), findings, load_settings(study)[0], folder)
 
 
 def _caveats(study: Study) -> list[str]:

@@ -7,7 +7,6 @@ The tests find files that no longer have what their study ran.
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from analysis.load import load_study
@@ -27,8 +26,7 @@ def keep(study: str, tracking_uri: str | None, to: Path = STUDIES) -> Path:
     found = load_study(study, tracking_uri)
     ((algorithm, env),) = {*zip(found.runs["algorithm"], found.runs["env"], strict=True)}
     folder = to / f"{algorithm}-{env}"
-    returns = found.curves[found.curves["metric"] == RETURN].reset_index(drop=True)
-    write_tables(replace(found, curves=returns), build(found), folder)
+    write_tables(found, build(found), folder, metrics=[RETURN])
     return folder
 
 
