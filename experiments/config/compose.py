@@ -29,6 +29,15 @@ _OPEN = (ENV_CONFIG, "algorithm.rl_module.model_config")
 """Mappings whose keys are not the suite's."""
 
 
+def _of_budget(share: float, *, _root_: DictConfig) -> int:
+    """`${of_budget:0.6}` in a file: a share of the env steps, so that its schedules hold for every budget."""
+    budget: int = _root_.budget_env_steps
+    return round(share * budget)
+
+
+OmegaConf.register_new_resolver("of_budget", _of_budget, replace=True)
+
+
 def split_space(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The command line without `study.space={...}`, and that: it replaces the study's space,
     and Hydra would merge the two.

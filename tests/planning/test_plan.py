@@ -81,6 +81,14 @@ def test_what_a_file_of_a_study_tells_to_run_is_planned(plan_of: PlanOf, words: 
     assert plan_of(*words, cluster=Cluster((Node(16, 4),))).configurations
 
 
+def test_a_schedule_turns_at_a_share_of_whatever_budget(plan_of: PlanOf) -> None:
+    study = ("study=single", "algorithm=sac", "env=mountaincar_continuous", "study.space={}")
+    for words, turn, end in (((), 30_000, 50_000), (("budget_env_steps=100000",), 60_000, 100_000)):
+        (configuration,) = plan_of(*study, *words).configurations
+        training = configuration.suite.algorithm["training"]
+        assert [at for at, _ in training["actor_lr"]] == [at for at, _ in training["critic_lr"]] == [0, turn, end]
+
+
 def test_a_study_cuts_settings_to_its_size_unless_the_command_line_gives_them(plan_of: PlanOf) -> None:
     batch = "algorithm.training.train_batch_size_per_learner"
     cut, given = (
