@@ -224,7 +224,7 @@ def _judged(pair: Pair, rows: pd.DataFrame, config_id: str) -> tuple[str, ...]:
         f"{int(last['env_steps'].max()):,}",
         str(len(last)),
         shown(median_interval(scores)[0], ".1f"),
-        _to_target(last),
+        "no target" if env.target is None else _to_target(last),
         duration(float(last["train_s"].mean())),
         published,
         judgement,
