@@ -3,7 +3,8 @@
 The curves are kept ones: nothing trains. Those of full grids with ten seeds each (`benchmarks/search/data`): each half
 of the seeds is a study of its own; the mean over its five seeds is foretold from what all configurations had come to at
 the cut. And those of the pairs of algorithm and environment that have to learn (`benchmarks/learning/data`), a study of
-one configuration each, with five seeds.
+one configuration each, with five seeds. Their returns have a scale each, so that their errors are shares of what the
+whole curve spans.
 """
 
 from collections.abc import Iterable, Iterator
@@ -64,9 +65,10 @@ def foretold(whole: Iterable[tuple[str, dict[str, Curve]]]) -> pd.DataFrame:
         whole: Environment of each, and its configurations' curves, evaluated at the same env steps.
 
     Returns:
-        A row a study, cut, factor and configuration: `cut`, `factor`; `rises` at the cut; `came`, `last` (at the cut),
-        `expected` with `_low` and `_high`, mean returns over seeds; `width` of the interval as a share of the range of
-        returns; `excluded`, whether it is said not to overtake the best at the cut, and `overtook`, whether it did.
+        A row a study, cut, factor and configuration: `env`, `cut`, `factor`; `rises` at the cut; `came`, `last` (at the
+        cut), `expected` with `_low` and `_high`, mean returns over seeds; `span` from the lowest of the whole curve to
+        the highest; `width` of the interval as a share of the range of returns; `excluded`, whether it is said not to
+        overtake the best at the cut, and `overtook`, whether it did.
     """
     rows = []
     for env, curves in whole:
@@ -87,12 +89,14 @@ def foretold(whole: Iterable[tuple[str, dict[str, Curve]]]) -> pd.DataFrame:
                     by = difference_of_intervals(expected, num_seeds, found[best][j], num_seeds)
                     rows.append(
                         {
+                            "env": env,
                             "config": config,
                             "cut": share,
                             "factor": factor,
                             "rises": rises(curve),
                             "came": came[i, j],
                             "last": curve.mean[-1],
+                            "span": np.ptp(curves[config].mean),
                             **expected.columns("expected"),
                             "width": (expected.high - expected.low) / (high - low)
                             if np.isfinite(high - low)
@@ -110,8 +114,12 @@ def covered(found: pd.DataFrame) -> Array:
 
 
 def errors(found: pd.DataFrame) -> tuple[float, float]:
-    """The median error of the forecasts, and that of the last value; NaN without any."""
-    of_forecast, of_last = ((found[name] - found["came"]).abs().median() for name in ("expected", "last"))
+    """The median error of the forecasts, and that of the last value; NaN without any.
+
+    In returns of one environment, in percent of what each curve spans of several.
+    """
+    unit = found["span"] / 100 if found["env"].nunique() > 1 else 1.0
+    of_forecast, of_last = (((found[name] - found["came"]).abs() / unit).median() for name in ("expected", "last"))
     return float(of_forecast), float(of_last)
 
 
@@ -139,7 +147,10 @@ def measure(quick: bool) -> Report:
             "Forecasts of a row share curves, and those of several rows share configurations: they are fewer than they "
             "look, and those of the grids are all of PPO. At a cut of 20% a curve of a grid has three evaluations: "
             "intervals are wide, and rule out little. Curves of a pair with fewer than three at a cut are not foretold "
-            "there. Whether a curve rises is a t test over five seeds, which says so of few curves that jump."
+            "there. Whether a curve rises is a t test over five seeds, which says so of few curves that jump.\n\n"
+            "Errors of pairs were taken in returns at first, where a median over environments is that of those with "
+            "the largest ones: on these 14 pairs, PPO on Hopper and Walker2d among them, 1.36 of that of the last "
+            "value on curves that still rise."
         ),
     )
 
@@ -147,6 +158,7 @@ def measure(quick: bool) -> Report:
 def _table(name: str, found: pd.DataFrame) -> Table:
     rows = [_row(f"{100 * share:.0f}%, x {factor}", part) for (share, factor), part in found.groupby(["cut", "factor"])]
     excluded = found[found["excluded"]]
+    unit = "percent of what the whole curve spans" if found["env"].nunique() > 1 else "returns"
     role = "chosen on these" if name == CHOSEN_ON else "held out"
     return Table(
         f"{name}, {role}",
@@ -162,8 +174,8 @@ def _table(name: str, found: pd.DataFrame) -> Table:
         (*rows, _row("all", found)),
         f"covered: by {100 * INTERVAL:.0f}% intervals, with Wilson's interval. width: of the intervals, median, as a "
         "share of the range of returns, where that is known. rising: curves that still rise at the cut. error: the "
-        "median error over that of the last value, and both, in returns. Said not to overtake the best configuration "
-        f"at the cut: {len(excluded)}; {int(excluded['overtook'].sum())} of these did.",
+        f"median error over that of the last value, and both, in {unit}. Said not to overtake the best "
+        f"configuration at the cut: {len(excluded)}; {int(excluded['overtook'].sum())} of these did.",
     )
 
 
