@@ -83,7 +83,7 @@ def test_what_a_file_of_a_study_tells_to_run_is_planned(plan_of: PlanOf, words: 
 
 def test_a_schedule_turns_at_a_share_of_whatever_budget(plan_of: PlanOf) -> None:
     study = ("study=single", "algorithm=sac", "env=mountaincar_continuous", "study.space={}")
-    for words, turn, end in (((), 30_000, 50_000), (("budget_env_steps=100000",), 60_000, 100_000)):
+    for words, turn, end in (((), 25_000, 40_000), (("budget_env_steps=100000",), 50_000, 80_000)):
         (configuration,) = plan_of(*study, *words).configurations
         training = configuration.suite.algorithm["training"]
         assert [at for at, _ in training["actor_lr"]] == [at for at, _ in training["critic_lr"]] == [0, turn, end]
