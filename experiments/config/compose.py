@@ -29,10 +29,18 @@ _OPEN = (ENV_CONFIG, "algorithm.rl_module.model_config")
 """Mappings whose keys are not the suite's."""
 
 
-def _of_budget(share: float, *, _root_: DictConfig) -> int:
-    """`${of_budget:0.6}` in a file: a share of the env steps, so that its schedules hold for every budget."""
-    budget: int = _root_.budget_env_steps
-    return round(share * budget)
+def _of_budget(share: Any, *, _root_: DictConfig) -> Any:
+    """`${of_budget:0.6}` in a file: a share of the env steps, so that its schedules hold for every budget.
+
+    A budget that is no number is returned as it is: it is refused by its own name.
+
+    Raises:
+        ConfigurationError: The share is no number from 0 to 1.
+    """
+    if not (is_number(share) and 0 <= share <= 1):
+        raise ConfigurationError(f"${{of_budget:{share}}}: must be a share of the budget, from 0 to 1.")
+    budget = _root_.budget_env_steps
+    return round(share * budget) if is_number(budget) else budget
 
 
 OmegaConf.register_new_resolver("of_budget", _of_budget, replace=True)

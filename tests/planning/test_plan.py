@@ -9,6 +9,7 @@ import gymnasium as gym
 import pytest
 import torch
 import yaml
+from omegaconf.errors import OmegaConfBaseException
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from analysis.document.conclusions import evidence_of
@@ -87,6 +88,10 @@ def test_a_schedule_turns_at_a_share_of_whatever_budget(plan_of: PlanOf) -> None
         (configuration,) = plan_of(*study, *words).configurations
         training = configuration.suite.algorithm["training"]
         assert [at for at, _ in training["actor_lr"]] == [at for at, _ in training["critic_lr"]] == [0, turn, end]
+    with pytest.raises(ConfigurationError, match=r"^budget_env_steps='half'"):
+        plan_of(*study, "budget_env_steps=half")
+    with pytest.raises(OmegaConfBaseException, match=r"\$\{of_budget:6\}: must be a share of the budget, from 0 to 1"):
+        plan_of(*study, "algorithm.training.actor_lr=[[0,1e-3],['${of_budget:6}',0.0]]")
 
 
 def test_a_study_cuts_settings_to_its_size_unless_the_command_line_gives_them(plan_of: PlanOf) -> None:
