@@ -314,7 +314,7 @@ def write_tables(study: Study, report: StudyReport, folder: Path, metrics: Colle
     lines = [line for answer in report.answers for line in answer.lines()]
     findings = dataset.Findings(lines, cells["columns"], rows, _caveats(study), _provenance(study, with_host=False))
     curves = study.curves if metrics is None else study.curves[study.curves["metric"].isin(metrics)]
-    dataset.write(replace(study, curves=curves.reset_index(drop=True)), findings, load_settings(study)[0], folder)
+    dataset.write(replace(study, curves=curves), findings, load_settings(study)[0], folder)
 
 
 def _caveats(study: Study) -> list[str]:

@@ -58,17 +58,18 @@ def pairs() -> Iterator[tuple[str, dict[str, Curve]]]:
         yield str(env), {f"{algorithm} on {env}": Curve(table.columns.to_numpy(float), table.to_numpy())}
 
 
-def foretold(whole: Iterable[tuple[str, dict[str, Curve]]]) -> pd.DataFrame:
+def foretold(whole: Iterable[tuple[str, dict[str, Curve]]], in_spans: bool = False) -> pd.DataFrame:
     """Forecasts of studies' curves beside what came.
 
     Args:
         whole: Environment of each, and its configurations' curves, evaluated at the same env steps.
+        in_spans: Errors are percent of what a whole curve spans, for environments whose returns do not compare.
 
     Returns:
-        A row a study, cut, factor and configuration: `env`, `cut`, `factor`; `rises` at the cut; `came`, `last` (at the
-        cut), `expected` with `_low` and `_high`, mean returns over seeds; `span` from the lowest of the whole curve to
-        the highest; `width` of the interval as a share of the range of returns; `excluded`, whether it is said not to
-        overtake the best at the cut, and `overtook`, whether it did.
+        A row a study, cut, factor and configuration: `cut`, `factor`; `rises` at the cut; `came`, `last` (at the cut),
+        `expected` with `_low` and `_high`, mean returns over seeds; `unit` of errors, in returns; `width` of the
+        interval as a share of the range of returns; `excluded`, whether it is said not to overtake the best at the cut,
+        and `overtook`, whether it did.
     """
     rows = []
     for env, curves in whole:
@@ -89,14 +90,13 @@ def foretold(whole: Iterable[tuple[str, dict[str, Curve]]]) -> pd.DataFrame:
                     by = difference_of_intervals(expected, num_seeds, found[best][j], num_seeds)
                     rows.append(
                         {
-                            "env": env,
                             "config": config,
                             "cut": share,
                             "factor": factor,
                             "rises": rises(curve),
                             "came": came[i, j],
                             "last": curve.mean[-1],
-                            "span": np.ptp(curves[config].mean),
+                            "unit": np.ptp(curves[config].mean) / 100 if in_spans else 1.0,
                             **expected.columns("expected"),
                             "width": (expected.high - expected.low) / (high - low)
                             if np.isfinite(high - low)
@@ -114,19 +114,16 @@ def covered(found: pd.DataFrame) -> Array:
 
 
 def errors(found: pd.DataFrame) -> tuple[float, float]:
-    """The median error of the forecasts, and that of the last value; NaN without any.
-
-    In returns of one environment, in percent of what each curve spans of several.
-    """
-    unit = found["span"] / 100 if found["env"].nunique() > 1 else 1.0
-    of_forecast, of_last = (((found[name] - found["came"]).abs() / unit).median() for name in ("expected", "last"))
+    """The median error of the forecasts, and that of the last value, in their units; NaN without any."""
+    away = (((found[name] - found["came"]) / found["unit"]).abs() for name in ("expected", "last"))
+    of_forecast, of_last = (error.median() for error in away)
     return float(of_forecast), float(of_last)
 
 
 def measure(quick: bool) -> Report:
     """Foretell it all; the same numbers every time."""
     found = {name: foretold(grid(name)) for name in ((HELD_OUT,) if quick else (CHOSEN_ON, HELD_OUT))}
-    found[PAIRS] = foretold(pairs())
+    found[PAIRS] = foretold(pairs(), in_spans=True)
     tables = tuple(_table(name, of_grid) for name, of_grid in found.items())
     return Report(
         name="forecast",
@@ -158,7 +155,7 @@ def measure(quick: bool) -> Report:
 def _table(name: str, found: pd.DataFrame) -> Table:
     rows = [_row(f"{100 * share:.0f}%, x {factor}", part) for (share, factor), part in found.groupby(["cut", "factor"])]
     excluded = found[found["excluded"]]
-    unit = "percent of what the whole curve spans" if found["env"].nunique() > 1 else "returns"
+    unit = "percent of what the whole curve spans" if name == PAIRS else "returns"
     role = "chosen on these" if name == CHOSEN_ON else "held out"
     return Table(
         f"{name}, {role}",
