@@ -71,6 +71,7 @@ _RANGES: Mapping[str, Range] = {
     **dict.fromkeys(
         ("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "num_envs_per_env_runner"), _AT_LEAST_1
     ),
+    **dict.fromkeys(("simple_queue_size", "learner_queue_size"), _AT_LEAST_1),  # 0 would be endless
     **dict.fromkeys(
         ("capacity", "batch_size_B", "batch_length_T", "rollout_fragment_length", "num_atoms"), _AT_LEAST_1
     ),

@@ -107,11 +107,12 @@ def updates_between(config: AlgorithmConfig) -> int:
         config: RLlib's, of a trial. An update is a training batch, of however many minibatches.
     """
     rows, minibatch = int(config.train_batch_size_per_learner), config.minibatch_size
-    steps = (config.num_epochs or 1) * math.ceil(rows / minibatch) if minibatch else 1
+    steps = (config.num_epochs or 1) * (math.ceil(rows / minibatch) if minibatch else 1)
+    circular = getattr(config, "use_circular_buffer", False)
     sampled = (
         1.0
         if hasattr(config, "replay_buffer_config")
-        else rows / getattr(config, "circular_buffer_iterations_per_batch", 1)
+        else rows / (config.circular_buffer_iterations_per_batch if circular else 1)
     )
     update_s = _ENV_STEP_S * sampled + _STEP_S * steps
     return math.ceil((_MEASUREMENT_S + _MEASURED_ROW_S * rows) / (_SHARE * update_s))

@@ -142,6 +142,23 @@ def test_asynchronous_algorithms_train_and_report_on_the_grid(plan_of: PlanOf, m
     assert math.isfinite(reports[-1]["final/score"])
 
 
+@pytest.mark.slow
+def test_appo_uses_each_batch_as_often_as_it_says_and_tells_of_now(plan_of: PlanOf, make: Make) -> None:
+    steps, batch, uses = 8192, 256, 3
+    schedule = f"algorithm.training.lr=[[0,1e-3],[{steps},0.0]]"
+    config = tiny(
+        plan_of,
+        "algorithm=appo",
+        f"budget_env_steps={steps}",
+        f"algorithm.training.train_batch_size_per_learner={batch}",
+        f"algorithm.training.num_epochs={uses}",
+        schedule,
+    )
+    last = run(make(config))[-1]
+    assert 0.8 * uses * steps / batch < last["progress/updates"] <= uses * last["progress/env_steps"] / batch
+    assert last["learner/lr"] < 2e-4  # with RLlib's circular buffer 8e-4: that of long ago
+
+
 def test_a_trial_whose_log_holds_its_end_is_over_whoever_asks_it_to_go_on(
     plan_of: PlanOf, make: Make, tmp_path: Path
 ) -> None:
