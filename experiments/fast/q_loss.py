@@ -23,10 +23,30 @@ _MOST_ROWS = 2**16
 """Rows to keep before what is logged of them is computed."""
 
 
-def of_huber(upstream: Tensor, values: Tensor, target: Tensor) -> Tensor:
-    """The gradient of RLlib's Huber loss of values [B] with respect to them."""
-    found: Tensor = torch.ops.aten.huber_loss_backward.default(upstream, values, target, _NONE, _DELTA)
-    return found
+class ErrorLoss:
+    """The loss of errors of values, by RLlib's name for it (`td_error_loss_fn`).
+
+    Args:
+        name: `huber` or `mse`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._huber = name == "huber"
+
+    def __call__(self, values: Tensor, target: Tensor) -> Tensor:
+        """The loss of each value."""
+        of = torch.nn.functional.huber_loss if self._huber else torch.nn.functional.mse_loss
+        found: Tensor = of(values, target, reduction="none")
+        return found
+
+    def gradient(self, upstream: Tensor, values: Tensor, target: Tensor) -> Tensor:
+        """The gradient of the loss of values [B] with respect to them."""
+        backward = torch.ops.aten
+        if self._huber:
+            found: Tensor = backward.huber_loss_backward.default(upstream, values, target, _NONE, _DELTA)
+        else:
+            found = backward.mse_loss_backward.default(upstream, values, target, _NONE)
+        return found
 
 
 class KeptLosses(ABC):
@@ -71,7 +91,7 @@ class QLoss(KeptLosses):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self._gamma, self._huber = config.gamma, config.td_error_loss_fn == "huber"
+        self._gamma, self._error_loss = config.gamma, ErrorLoss(config.td_error_loss_fn)
 
     def __call__(self, q_values: QValues, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The loss of a batch, which is kept until `values`.
@@ -87,17 +107,13 @@ class QLoss(KeptLosses):
         target = batch[Columns.REWARDS] + (self._gamma ** batch["n_step"]) * after
         weights = batch["weights"]
         upstream = weights * (1.0 / len(weights))
-        if self._huber:
-            of_selected = of_huber(upstream, selected, target)
-        else:
-            of_selected = torch.ops.aten.mse_loss_backward.default(upstream, selected, target, _NONE)
+        of_selected = self._error_loss.gradient(upstream, selected, target)
         self.keep(selected, target, weights)
         return actions, of_selected, torch.abs(selected - target)
 
     def _logged(self, *columns: Tensor) -> dict[str, Tensor]:
         selected, target, weights = columns
-        loss = torch.nn.functional.huber_loss if self._huber else torch.nn.functional.mse_loss
-        mean_loss = (weights * loss(selected, target, reduction="none")).mean(dim=1)
+        mean_loss = (weights * self._error_loss(selected, target)).mean(dim=1)
         return {
             QF_LOSS_KEY: mean_loss,
             Learner.TOTAL_LOSS_KEY: mean_loss,

@@ -19,6 +19,8 @@ _LOSSES = ("compute_loss_for_module", "_compute_loss_for_module_continuous", "_c
 class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
     """Drop-in for `SACTorchLearner`, whose lean updates `experiments.fast.off_policy.FastSAC` uses."""
 
+    loss_class: type = SACTorchLearner
+    """Whose losses `SACLoss` is."""
     _loss: SACLoss
 
     def build(self) -> None:
@@ -32,7 +34,7 @@ class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
         super().begin_lean()
         # No two of RLlib's losses have weights in common, so that its four backward passes can be one.
         plain = is_stock(self.module[DEFAULT_MODULE_ID], DefaultSACTorchRLModule) and self._has_plain_loss(
-            SACTorchLearner, *_LOSSES
+            self.loss_class, *_LOSSES
         )
         self._backward = self._backward_together if plain else self._backward_as_rllib  # type: ignore[method-assign]
 
@@ -47,7 +49,7 @@ class FastSACTorchLearner(LeanUpdates, SACTorchLearner):  # type: ignore[misc]
         adams = super()._begin_adams()
         self._networks = None
         module, log_alpha = self.module[DEFAULT_MODULE_ID], self.curr_log_alpha[DEFAULT_MODULE_ID]
-        if self._has_plain_loss(SACTorchLearner, *_LOSSES) and (trained := SACNetworks.parameters(module)) is not None:
+        if self._has_plain_loss(self.loss_class, *_LOSSES) and (trained := SACNetworks.parameters(module)) is not None:
             self._log_alpha, self._target_entropy = log_alpha.detach(), self.target_entropy[DEFAULT_MODULE_ID].detach()
             if gradients := self._lay_out(adams, {*trained, log_alpha}):
                 self._of_log_alpha = gradients[log_alpha]

@@ -22,7 +22,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.learner import POLICY_LOSS_KEY, Learner
 
 from experiments.fast.networks.sac import SACValues
-from experiments.fast.q_loss import KeptLosses, of_huber
+from experiments.fast.q_loss import ErrorLoss, KeptLosses
 
 Tensor = torch.Tensor
 
@@ -53,6 +53,7 @@ class SACLoss(KeptLosses):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self._gamma = config.gamma
+        self._error_loss = ErrorLoss(getattr(config, "td_error_loss_fn", "huber"))  # RLlib's SAC has no other
 
     def __call__(
         self, values: SACValues, batch: Mapping[str, Tensor], log_alpha: Tensor, target_entropy: Tensor
@@ -78,7 +79,7 @@ class SACLoss(KeptLosses):
         share = torch.full_like(values.logp, 1.0 / len(weights))
         upstream, over = weights * share, values.logp + target_entropy
         gradients = SACGradients(
-            [of_huber(upstream, q, target) for q in values.q],
+            [self._error_loss.gradient(upstream, q, target) for q in values.q],
             -share,
             share * alpha,
             (-share * over).sum(0, keepdim=True),
@@ -92,9 +93,7 @@ class SACLoss(KeptLosses):
     def _logged(self, *columns: Tensor) -> dict[str, Tensor]:
         target, weights, td_errors, drawn, logp, over, alpha, log_alpha, target_entropy, *q = columns
         policy = (alpha * logp - drawn).mean(dim=1)
-        critics = [
-            (weights * torch.nn.functional.huber_loss(of_one, target, reduction="none")).mean(dim=1) for of_one in q
-        ]
+        critics = [(weights * self._error_loss(of_one, target)).mean(dim=1) for of_one in q]
         temperature = -(log_alpha * over).mean(dim=1)
         total = policy + critics[0] + temperature
         twin = {} if len(q) == 1 else {QF_TWIN_LOSS_KEY: critics[1]}

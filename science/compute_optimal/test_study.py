@@ -51,6 +51,7 @@ def test_counting_tells_no_configuration_apart(plan_of: PlanOf) -> None:
                 "study.space={}",
                 ON,
                 "algorithm.config_class=ray.rllib.algorithms.sac.SACConfig",
+                "~algorithm.training.td_error_loss_fn",
             ),
             "the suite's critics",
         ),

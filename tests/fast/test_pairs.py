@@ -112,6 +112,7 @@ REPLAYING: dict[str, Callable[..., Any]] = {
     "DQN, distribution of returns": lambda **training: dqn(False, num_atoms=3, **training),
     "SAC": lambda **training: sac(False, **training),
     "SAC, the suite's critics": lambda **training: sac(False, config_class=SACConfig, **training),
+    "SAC, squared errors": lambda **training: sac(False, config_class=SACConfig, td_error_loss_fn="mse", **training),
     "SAC, discrete actions": lambda **training: sac(False, env="CartPole-v1", target_entropy=0.5, **training),
 }
 BUFFERS: dict[str, dict[str, Any]] = {

@@ -149,6 +149,12 @@ SAC: dict[str, dict[str, Any]] = {
     "one critic": {"twin_q": False},
     "two critics of the suite": {"config_class": SACConfig},
     "one critic of the suite": {"config_class": SACConfig, "twin_q": False},
+    "squared errors, two critics of the suite": {"config_class": SACConfig, "td_error_loss_fn": "mse"},
+    "squared errors, one critic of the suite": {
+        "config_class": SACConfig,
+        "td_error_loss_fn": "mse",
+        "twin_q": False,
+    },
     "discrete actions": {"env": "CartPole-v1", "target_entropy": 0.5},  # RLlib's need two critics
 }
 

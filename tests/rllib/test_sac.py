@@ -1,5 +1,6 @@
 """The suite's critics of SAC: observation and action through one perceptron, as Stable-Baselines3 has them."""
 
+import math
 from typing import Any
 
 import gymnasium as gym
@@ -7,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 from ray.rllib.algorithms import sac
+from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.models.torch.encoder import TorchMultiStreamEncoder
 
+from experiments.fast.sac_learner import FastSACTorchLearner
+from experiments.fast.switch import make_fast
 from experiments.rllib.building import build_algorithm_config
-from experiments.rllib.sac import SACConfig
+from experiments.rllib.sac import FastSquaredErrorSACLearner, SACConfig, SquaredErrorSACLearner
 from tests.support.suite import PlanOf
 
 VECTORS, ACTIONS = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32)
@@ -69,9 +73,47 @@ def test_critics_of_images_are_rllibs() -> None:
     [("experiments.rllib.sac.SACConfig", 67_329), ("ray.rllib.algorithms.sac.SACConfig", 658_433)],
 )
 def test_a_study_takes_the_suites_critics_or_by_name_rllibs(plan_of: PlanOf, config_class: str, weights: int) -> None:
-    chosen = () if config_class.startswith("experiments") else (f"algorithm.config_class={config_class}",)
+    theirs = (f"algorithm.config_class={config_class}", "~algorithm.training.td_error_loss_fn")
+    chosen = () if config_class.startswith("experiments") else theirs
     wide = "algorithm.rl_module.fcnet_hiddens=[256,256]"
     trial = plan_of("study.space={}", "algorithm=sac", "env=pendulum", wide, *chosen).trials[0]
     assert trial.algorithm["config_class"] == config_class
     module = build_algorithm_config(trial).get_rl_module_spec(env=gym.make("Pendulum-v1")).build()
     assert sum(p.numel() for network in (module.qf_encoder, module.qf) for p in network.parameters()) == weights
+
+
+@pytest.mark.parametrize(
+    ("loss", "learner", "fast"),
+    [("mse", SquaredErrorSACLearner, FastSquaredErrorSACLearner), ("huber", SACTorchLearner, FastSACTorchLearner)],
+)
+def test_the_loss_of_the_critics_is_the_papers_or_by_name_rllibs(
+    plan_of: PlanOf, loss: str, learner: type, fast: type
+) -> None:
+    words = ("study.space={}", "algorithm=sac", "env=pendulum")
+    chosen = () if loss == "mse" else (f"algorithm.training.td_error_loss_fn={loss}",)
+    for parts, expected in (("true", fast), ("false", learner)):
+        trial = plan_of(*words, f"fast={parts}", *chosen).trials[0]
+        assert build_algorithm_config(trial).learner_class is expected
+
+
+@pytest.mark.parametrize(("loss", "low", "high"), [("mse", 8.7, 9.7), ("huber", 14.0, math.inf)])
+def test_critics_come_to_the_mean_of_their_targets_where_the_huber_loss_comes_to_a_median(
+    loss: str, low: float, high: float
+) -> None:
+    """A reward of 1 at every step, and one step in ten ends the episode by chance: a value of 1 / (1 - 0.9 gamma)."""
+    config = SACConfig().environment("Pendulum-v1").rl_module(model_config={"fcnet_hiddens": [8]})
+    config.training(td_error_loss_fn=loss, gamma=0.99, tau=0.1, actor_lr=1e-3, critic_lr=1e-2, initial_alpha=1e-4)
+    learner = make_fast(config).build_learner(env=gym.make("Pendulum-v1"))
+    rng, rows, torch_rng = np.random.default_rng(0), 256, torch.get_rng_state()
+    torch.manual_seed(0)
+    learner.begin_lean()
+    for number in range(1500):
+        states = rng.normal(size=(2, rows, 3)).astype(np.float32)
+        batch = {Columns.OBS: states[0], Columns.NEXT_OBS: states[1], Columns.REWARDS: np.ones(rows)}
+        batch[Columns.ACTIONS] = rng.uniform(-1, 1, (rows, 1)).astype(np.float32)
+        batch[Columns.TERMINATEDS] = rng.random(rows) < 0.1
+        others = {Columns.TRUNCATEDS: np.zeros(rows, bool), "weights": np.ones(rows), "n_step": np.ones(rows, int)}
+        learner.lean_update(batch | others, {"num_env_steps_sampled_lifetime": number})
+    said = learner.lean_results()["default_policy"]
+    torch.set_rng_state(torch_rng)
+    assert low < said["qf_mean"].values[-1] < high  # the value is 9.2
