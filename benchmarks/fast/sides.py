@@ -282,8 +282,9 @@ def replay(side: str, algorithm: str, critics: str = "rllib", **training: Any) -
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
     if algorithm == "dqn":
         config.rl_module(model_config={"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "head_fcnet_hiddens": []})
-    elif critics == "sb3":  # its networks, and those of conf/algorithm/sac.yaml
+    elif critics == "sb3":  # its networks and loss, and those of conf/algorithm/sac.yaml
         config.rl_module(model_config={"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"})
+        config.training(td_error_loss_fn="mse")
     config.training(
         train_batch_size_per_learner=learner.BATCH[algorithm],
         num_steps_sampled_before_learning_starts=learner.WARM_UP,
