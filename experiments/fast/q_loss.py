@@ -41,11 +41,11 @@ class ErrorLoss:
 
     def gradient(self, upstream: Tensor, values: Tensor, target: Tensor) -> Tensor:
         """The gradient of the loss of values [B] with respect to them."""
-        backward = torch.ops.aten
+        aten = torch.ops.aten
         if self._huber:
-            found: Tensor = backward.huber_loss_backward.default(upstream, values, target, _NONE, _DELTA)
+            found: Tensor = aten.huber_loss_backward.default(upstream, values, target, _NONE, _DELTA)
         else:
-            found = backward.mse_loss_backward.default(upstream, values, target, _NONE)
+            found = aten.mse_loss_backward.default(upstream, values, target, _NONE)
         return found
 
 

@@ -186,9 +186,11 @@ def test_fragments_are_dealt_out_whole_by_hand() -> None:
         (PPOConfig().training(train_batch_size_per_learner=2048, minibatch_size=256, num_epochs=6), 4),
         # 9.5 ms / 2% of 8.5 ms
         (APPOConfig().training(train_batch_size_per_learner=1000, circular_buffer_iterations_per_batch=8), 56),
+        # 9.5 ms / 2% of (1000 * 60 us + 8 * 1 ms)
+        (APPOConfig().training(train_batch_size_per_learner=1000, use_circular_buffer=False, num_epochs=8), 7),
         (DQNConfig().training(train_batch_size_per_learner=32), 289),  # 6.112 ms / 2% of 1.06 ms
     ],
-    ids=["ppo", "appo", "dqn"],
+    ids=["ppo", "appo, circular buffer", "appo, epochs", "dqn"],
 )
 def test_measurements_are_so_far_apart_that_they_take_2_percent_by_hand(config: Any, updates: int) -> None:
     assert updates_between(config) == updates

@@ -179,6 +179,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("n_critics", "n_quantiles"), whole(1, 8)),
     "top_quantiles_to_drop_per_net": whole(0, 24),  # of 25
     **dict.fromkeys(("circular_buffer_num_batches", "circular_buffer_iterations_per_batch", "capacity"), _STEPS),
+    **dict.fromkeys(("simple_queue_size", "learner_queue_size"), _STEPS),
     **dict.fromkeys(("target_network_update_freq", "num_steps_sampled_before_learning_starts"), whole(0, 2000)),
     **dict.fromkeys(("gamma", "lambda_", "tau"), _FRACTION),
     "action_noise_exponent": real(0, 2, tried=(0.5, 2.0)),

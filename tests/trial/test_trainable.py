@@ -156,7 +156,7 @@ def test_appo_uses_each_batch_as_often_as_it_says_and_tells_of_now(plan_of: Plan
     )
     last = run(make(config))[-1]
     assert 0.8 * uses * steps / batch < last["progress/updates"] <= uses * last["progress/env_steps"] / batch
-    assert last["learner/lr"] < 2e-4  # with RLlib's circular buffer 8e-4: that of long ago
+    assert last["learner/lr"] < 2e-4  # with RLlib's circular buffer that of long ago
 
 
 def test_a_trial_whose_log_holds_its_end_is_over_whoever_asks_it_to_go_on(
