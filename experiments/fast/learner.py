@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import torch
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.common import (
@@ -36,9 +35,6 @@ from ray.rllib.connectors.learner import (
 )
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI, ValueFunctionAPI
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
-from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import (
     ALL_MODULES,
@@ -47,22 +43,15 @@ from ray.rllib.utils.metrics import (
     LEARNER_CONNECTOR,
     LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_IN,
     LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_OUT,
-    MODULE_TRAIN_BATCH_SIZE_MEAN,
-    NUM_ENV_STEPS_TRAINED,
-    NUM_ENV_STEPS_TRAINED_LIFETIME,
-    NUM_MODULE_STEPS_TRAINED,
-    NUM_MODULE_STEPS_TRAINED_LIFETIME,
     TIMERS,
-    WEIGHTS_SEQ_NO,
 )
 from ray.rllib.utils.metrics.utils import to_snake_case
 from ray.rllib.utils.torch_utils import clip_gradients, compute_global_norm
 
-from experiments.fast import devices
 from experiments.fast.masks import Masked, ruled_out
 from experiments.fast.networks.adam import FlatAdam
-from experiments.fast.networks.perceptrons import is_overridden
 from experiments.fast.networks.ppo import DefaultNetworks
+from experiments.fast.on_policy import METHODS, clip_and_step, log_steps, why_stock
 from experiments.fast.ppo.batch import BatchBuilder, EpisodeArrays, episodes_of
 from experiments.fast.ppo.gradient import Rows
 from experiments.fast.ppo.loss import RULED_OUT, SEEN, PPOLoss
@@ -87,28 +76,7 @@ _PIPELINE = (
 _SCALING_PIPELINE = (*_PIPELINE[:-1], ScaleRewards, _PIPELINE[-1])
 """The same with preprocessing of rewards."""
 
-_METHODS = (
-    "_compute_off_policyness",
-    "_create_iterator_if_necessary",
-    "_get_clip_function",
-    "_get_global_norm_function",
-    "_log_metrics",
-    "_log_steps_trained_metrics",
-    "_make_batch_if_necessary",
-    "_uncompiled_update",
-    "_update",
-    "apply_gradients",
-    "compute_gradients",
-    "compute_loss_for_module",
-    "compute_losses",
-    "configure_optimizers",
-    "configure_optimizers_for_module",
-    "filter_param_dict_for_optimizer",
-    "postprocess_gradients",
-    "postprocess_gradients_for_module",
-    "should_module_be_updated",
-)
-"""Methods of a learner that a fast update replaces, or relies on as RLlib has them."""
+_METHODS = (*METHODS, "_create_iterator_if_necessary")
 
 logger = logging.getLogger(__name__)
 
@@ -148,46 +116,14 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         return self._why_stock() or (chunks if isinstance(chunks, str) else None)
 
     def _why_stock(self) -> str | None:
-        own = next((name for name in _METHODS if is_overridden(self, self.stock, name)), None)
-        if own is not None:
-            return f"a {own} of its own"
-        if reason := devices.why_stock(self._device):
+        if reason := why_stock(self, self.stock, _METHODS):
             return reason
-        if self.config.num_learners > 1:
-            return "more than one learner"
-        if list(self.module.keys()) != [DEFAULT_MODULE_ID] or self.config.policies_to_train is not None:
-            return "more than one module, or a choice of which to train"
-        module, config = self.module[DEFAULT_MODULE_ID], self.config.get_config_for_module(DEFAULT_MODULE_ID)
-        if is_overridden(self.module, MultiRLModule, "forward_train", "_forward_train"):
-            return "a MultiRLModule of its own"
-        if not isinstance(module, TorchRLModule) or module.is_stateful():
-            return "a module that is stateful, or not torch's"
-        if is_overridden(module, TorchRLModule, "forward_train"):
-            return "a forward_train of the module's own"
-        if (
-            not isinstance(module, ValueFunctionAPI)
-            or isinstance(module, SelfSupervisedLossAPI)
-            or not config.use_critic
-        ):
-            return "a module without a value function, or with a loss of its own"
-        if any(
-            isinstance(space, gym.spaces.Dict | gym.spaces.Tuple)
-            for space in (module.observation_space, module.action_space)
-        ):
-            return "a nested observation or action space"
-        if self._torch_compile_forward_train or self._torch_compile_complete_update:
-            return "a compiled module"
-        if self._grad_scalers is not None or self._lr_scheduler_classes is not None:
-            return "a scaler of gradients, or a learning rate scheduler of torch's"
         pipeline = self._learner_connector
         if type(pipeline) is not LearnerConnectorPipeline or tuple(map(type, pipeline.connectors)) not in (
             _PIPELINE,
             _SCALING_PIPELINE,
         ):
             return "a learner pipeline that is not the default one"
-        optimizers = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
-        if len(optimizers) != 1 or not FlatAdam.suits(optimizers[0][1]):
-            return "an optimizer that is not a plain Adam"
         return None
 
     def update(
@@ -230,7 +166,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         loss = self._train_minibatches(batch, passes)
         # RLlib observes every minibatch, which takes longer than clipping its gradient.
         self._metrics_learner_inner_update.observe((time.perf_counter() - start) / passes.num_minibatches)
-        self._log_steps(passes)
+        log_steps(self, passes.num_minibatches, passes.size, passes.num_rows)
         self.metrics.log_value((DEFAULT_MODULE_ID, self.TOTAL_LOSS_KEY), loss, window=1)
         self.after_gradient_based_update(timesteps=timesteps or {})
         return self.metrics.reduce()
@@ -376,37 +312,9 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         usual = adam.gather() and adam.is_finite() and config.grad_clip_by in ("value", "norm", "global_norm")
         return self._clip_and_step(adam, config, last) if usual else self._step_as_rllib(adam, config)
 
-    @torch.no_grad()
     def _clip_and_step(self, adam: FlatAdam, config: Any, last: bool = False) -> torch.Tensor | None:
-        """Clip the gradient and take a step of the optimizer.
-
-        Args:
-            adam: The optimizer, with a finite gradient.
-            config: The module's configuration.
-            last: Whether this is the last minibatch: its norm is reported, and its gradients stay with the parameters.
-
-        Returns:
-            The global norm as RLlib logs it; None where it does not log it.
-        """
-        clip, by = config.grad_clip, config.grad_clip_by if config.grad_clip else None
-        norm: torch.Tensor | None = adam.length
-        if by == "global_norm":
-            # RLlib's is a norm of norms, and rounds otherwise: it is needed where it decides.
-            norm = adam.norm() if last or float(adam.length) * 1.001 + 1e-6 >= clip else adam.length
-            adam.clip(clip, norm)
-        else:
-            if by == "norm":
-                for gradient, its_norm in zip(adam.gradients, torch._foreach_norm(adam.gradients), strict=True):
-                    if its_norm > clip:
-                        gradient.mul_(clip / its_norm)
-            elif by == "value":
-                adam.gradient.clamp_(-clip, clip)
-            wanted = config.log_gradients and (last or self.minibatch_values is not None)
-            norm = None if not wanted else adam.norm() if last or by else adam.length
-        adam.step()
-        if last:
-            adam.scatter()
-        return norm
+        """As `clip_and_step`."""
+        return clip_and_step(adam, config, last, log_norm=self.minibatch_values is not None)
 
     def _step_as_rllib(self, adam: FlatAdam, config: Any) -> torch.Tensor | None:
         """Clip and step by RLlib's own code, which handles gradients that are missing or not finite.
@@ -427,21 +335,3 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         )
         adam.begin()
         return norm
-
-    def _log_steps(self, passes: Passes) -> None:
-        """Log at once what RLlib logs of every minibatch's size (core/learner/learner.py: `_log_steps_trained_metrics`,
-        `_log_metrics`).
-        """
-        log, mid, size = self.metrics.log_value, DEFAULT_MODULE_ID, passes.size
-        module_steps = passes.num_minibatches * size
-        env_steps = passes.num_minibatches * passes.num_rows  # sic: the whole batch's at every minibatch
-        log((mid, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
-        log((mid, MODULE_TRAIN_BATCH_SIZE_MEAN), size, reduce="mean")
-        log((mid, NUM_MODULE_STEPS_TRAINED), module_steps, reduce="sum")
-        log((mid, NUM_MODULE_STEPS_TRAINED_LIFETIME), module_steps, reduce="lifetime_sum", with_throughput=True)
-        log((ALL_MODULES, NUM_MODULE_STEPS_TRAINED), module_steps, reduce="sum", with_throughput=True)
-        log((ALL_MODULES, NUM_MODULE_STEPS_TRAINED_LIFETIME), module_steps, reduce="lifetime_sum", with_throughput=True)
-        log((ALL_MODULES, NUM_ENV_STEPS_TRAINED), env_steps, reduce="sum", with_throughput=True)
-        log((ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME), env_steps, reduce="lifetime_sum", with_throughput=True)
-        self._metrics_all_modules_num_env_steps_trained.inc(value=env_steps)
-        self._metrics_all_modules_num_module_steps_trained.inc(value=module_steps)

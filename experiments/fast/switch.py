@@ -4,9 +4,11 @@ import logging
 from typing import TypeVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.appo.torch.appo_torch_learner import APPOTorchLearner
 from ray.rllib.algorithms.dqn.dqn import DQN
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.algorithms.impala.impala import IMPALAConfig
+from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.algorithms.sac.sac import SAC
 from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
@@ -17,11 +19,14 @@ from experiments.fast.learner import FastPPOTorchLearner
 from experiments.fast.off_policy import FastDQN, FastOffPolicy, FastSAC
 from experiments.fast.q_learner import FastDQNTorchLearner
 from experiments.fast.sac_learner import FastSACTorchLearner
+from experiments.fast.vtrace.learner import FastAPPOTorchLearner, FastIMPALATorchLearner
 
 _LEARNERS: dict[object, type] = {
     PPOTorchLearner: FastPPOTorchLearner,
     DQNTorchLearner: FastDQNTorchLearner,
     SACTorchLearner: FastSACTorchLearner,
+    IMPALATorchLearner: FastIMPALATorchLearner,
+    APPOTorchLearner: FastAPPOTorchLearner,
 }
 _ALGORITHMS: dict[object, type] = {DQN: FastDQN, SAC: FastSAC}
 

@@ -11,11 +11,13 @@ fragment. V-trace weighs a temporal difference by the ratio of the probabilities
 
 from typing import Any
 
+import torch
 from ray.rllib.algorithms import appo, impala
 from ray.rllib.algorithms.appo.torch.appo_torch_learner import APPOTorchLearner
 from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
 from ray.rllib.core.columns import Columns
 
+from experiments.fast.vtrace.learner import FastAPPOTorchLearner, FastIMPALATorchLearner
 from experiments.rllib.old_samples import WaitingAPPO, WaitingConfig, WaitingIMPALA
 
 _CERTAIN = 1e3
@@ -25,12 +27,16 @@ _CERTAIN = 1e3
 class _Bootstrapping:
     """A learner of RLlib's with V-trace."""
 
+    def behaviour_logp(self, rows: dict[str, Any]) -> torch.Tensor:
+        """Logarithms of the probabilities that the policy which sampled gave the actions, for V-trace: [rows]."""
+        logp: torch.Tensor = rows[Columns.ACTION_LOGP]
+        return logp.masked_fill(~rows[Columns.LOSS_MASK].bool(), _CERTAIN)
+
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
     ) -> Any:
         """As RLlib's."""
-        logp = batch[Columns.ACTION_LOGP].masked_fill(~batch[Columns.LOSS_MASK].bool(), _CERTAIN)
-        rows = {**batch, Columns.ACTION_LOGP: logp}
+        rows = {**batch, Columns.ACTION_LOGP: self.behaviour_logp(batch)}
         return super().compute_loss_for_module(module_id=module_id, config=config, batch=rows, fwd_out=fwd_out)  # type: ignore[misc]
 
 
@@ -43,6 +49,18 @@ class BootstrappingAPPOLearner(_Bootstrapping, APPOTorchLearner):  # type: ignor
     """APPO's."""
 
 
+class FastBootstrappingIMPALALearner(BootstrappingIMPALALearner, FastIMPALATorchLearner):
+    """The same, fast."""
+
+    stock = BootstrappingIMPALALearner
+
+
+class FastBootstrappingAPPOLearner(BootstrappingAPPOLearner, FastAPPOTorchLearner):
+    """The same, fast."""
+
+    stock = BootstrappingAPPOLearner
+
+
 class IMPALAConfig(WaitingConfig, impala.IMPALAConfig):  # type: ignore[misc]
     """RLlib's, with the learner above, and samples that may wait."""
 
@@ -52,6 +70,10 @@ class IMPALAConfig(WaitingConfig, impala.IMPALAConfig):  # type: ignore[misc]
     def get_default_learner_class(self) -> type:
         """As RLlib's, for torch."""
         return BootstrappingIMPALALearner
+
+    def get_fast_learner_class(self) -> type:
+        """That of `experiments.fast.switch.make_fast`."""
+        return FastBootstrappingIMPALALearner
 
 
 class APPOConfig(WaitingConfig, appo.APPOConfig):  # type: ignore[misc]
@@ -63,3 +85,7 @@ class APPOConfig(WaitingConfig, appo.APPOConfig):  # type: ignore[misc]
     def get_default_learner_class(self) -> type:
         """As RLlib's, for torch."""
         return BootstrappingAPPOLearner
+
+    def get_fast_learner_class(self) -> type:
+        """That of `experiments.fast.switch.make_fast`."""
+        return FastBootstrappingAPPOLearner

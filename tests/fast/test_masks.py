@@ -37,6 +37,7 @@ from experiments.rllib.masks import put_masks_into_modules
 from tests.support.fast_off_policy import dqn
 from tests.support.fast_pairs import assert_same_off_policy, assert_same_on_policy
 from tests.support.fast_ppo import config_of
+from tests.support.fast_vtrace import CONFIGS, assert_same_updates, vtrace_config
 from tests.support.preprocessed import NORMALIZE, seen, with_preprocessing
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -247,6 +248,13 @@ def test_ppo_trains_as_with_rllib(network: str, preprocessing: dict[str, Any] | 
     assert chooses_by_number(runner.module)
     module = learner.module[DEFAULT_MODULE_ID]
     assert DefaultNetworks.is_known(module, list(module.parameters()))
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_impala_and_appo_train_as_with_rllib(kind: str) -> None:
+    config = masked(vtrace_config(kind, grad_clip=0.5, entropy_coeff=0.01))
+    runner = FastEnvRunner(config=config, worker_index=0)
+    assert_same_updates(config, [runner.sample(num_timesteps=size) for size in (60, 31)], num_epochs=2)
 
 
 @pytest.mark.parametrize(

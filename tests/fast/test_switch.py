@@ -20,7 +20,8 @@ from experiments.fast.off_policy import FastDQN, FastSAC
 from experiments.fast.q_learner import FastDQNTorchLearner
 from experiments.fast.sac_learner import FastSACTorchLearner
 from experiments.fast.switch import WAIT_S, make_fast
-from experiments.rllib import sac
+from experiments.fast.vtrace.learner import FastAPPOTorchLearner, FastIMPALATorchLearner
+from experiments.rllib import sac, vtrace
 
 
 @pytest.mark.parametrize(
@@ -31,8 +32,10 @@ from experiments.rllib import sac
         (SACConfig, FastSAC, FastSACTorchLearner),
         (sac.SACConfig, FastSAC, FastSACTorchLearner),
         (TQCConfig, None, None),
-        (IMPALAConfig, None, None),
-        (APPOConfig, None, None),
+        (IMPALAConfig, None, FastIMPALATorchLearner),
+        (APPOConfig, None, FastAPPOTorchLearner),
+        (vtrace.IMPALAConfig, None, vtrace.FastBootstrappingIMPALALearner),
+        (vtrace.APPOConfig, None, vtrace.FastBootstrappingAPPOLearner),
     ],
 )
 def test_each_algorithm_gets_the_fast_parts_that_there_are(config_class: Any, algorithm: Any, learner: Any) -> None:

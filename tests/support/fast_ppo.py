@@ -149,7 +149,7 @@ def assert_same_results(ours: Any, theirs: Any) -> None:
             assert float(found[path]) == pytest.approx(float(value), rel=1e-5, abs=1e-6, nan_ok=True), path
     for path in found:
         if "timer" in path:
-            assert found[path] >= 0
+            assert found[path] >= 0 or np.isnan(expected[path])  # of a thread that waits
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:

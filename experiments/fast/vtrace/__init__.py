@@ -1,0 +1,1 @@
+"""Updates of IMPALA and APPO, and the returns that both learn from."""
