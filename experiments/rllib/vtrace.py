@@ -1,4 +1,5 @@
-"""IMPALA and APPO for which a return goes on where a fragment, or a time limit, ends.
+"""IMPALA and APPO for which a return goes on where a fragment, or a time limit, ends, and whose runners are sent the
+newest weights.
 
 RLlib appends a row to each fragment, for the value of the observation that the last step led to, with no reward and no
 discount (connectors/learner/add_one_ts_to_episodes_and_truncate.py). V-trace takes that row for a step after which
@@ -7,8 +8,15 @@ that was to be bootstrapped there (`discounts_time_major` in algorithms/impala/t
 algorithms/appo/torch/appo_torch_learner.py, RLlib 2.60). So with RLlib's own learners most returns end with their
 fragment. V-trace weighs a temporal difference by the ratio of the probabilities that the two policies give the action
 (Espeholt et al. 1802.01561, section 4.1): here that of an appended row is zero, and its target its value.
+
+RLlib asks its learner for weights with the first of the batches that arrived together, and is given those before it:
+with 4 runners, each of whose fragments fills a batch, samples are 12 updates old when they are learned from. Here
+weights come with each batch, those after it, and samples are 6 updates old (APPO on LunarLander, 2 cores,
+`learner/staleness_updates`).
 """
 
+import contextlib
+import queue
 from typing import Any
 
 import torch
@@ -20,12 +28,28 @@ from ray.rllib.core.columns import Columns
 from experiments.fast.vtrace.learner import FastAPPOTorchLearner, FastIMPALATorchLearner
 from experiments.rllib.old_samples import WaitingAPPO, WaitingConfig, WaitingIMPALA
 
+_STATE = "_rl_module_state_after_update"
+"""Of an update's results, under which RLlib looks for weights."""
 _CERTAIN = 1e3
 """Logarithm of a behaviour policy's probability that makes every ratio to it zero."""
 
 
 class _Bootstrapping:
     """A learner of RLlib's with V-trace."""
+
+    config: Any
+    _learner_state_queue: Any
+
+    def update(self, training_data: Any, *, return_state: bool = False, **how: Any) -> Any:
+        """As RLlib's, but for the weights that runners are sent: those after this update, where RLlib's are those after
+        the one before, of the first batch alone of all that arrived together.
+        """
+        if self.config.broadcast_interval > 1:
+            return super().update(training_data, return_state=return_state, **how)  # type: ignore[misc]
+        results = super().update(training_data, return_state=False, **how)  # type: ignore[misc]
+        with contextlib.suppress(queue.Empty):
+            results[_STATE] = self._learner_state_queue.get_nowait()
+        return results
 
     def behaviour_logp(self, rows: dict[str, Any]) -> torch.Tensor:
         """Logarithms of the probabilities that the policy which sampled gave the actions, for V-trace: [rows]."""

@@ -1,5 +1,8 @@
 """IMPALA and APPO whose returns go on where a fragment ends: their targets of a known process, beside RLlib's."""
 
+import contextlib
+import queue
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +15,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from experiments.rllib.vtrace import APPOConfig, IMPALAConfig
+from experiments.rllib.vtrace import APPOConfig, IMPALAConfig, _Bootstrapping
 
 GAMMA, VALUE, FRAGMENT = 0.99, 50.0, 5
 
@@ -80,6 +83,43 @@ def test_recurrent_values_that_are_right_have_no_loss(config_class: Any, max_seq
 @pytest.mark.parametrize("config_class", [impala.IMPALAConfig, appo.APPOConfig])
 def test_rllibs_own_learners_take_the_end_of_a_fragment_for_the_end_of_all(config_class: Any) -> None:
     assert loss(config_class, 7) > 100.0
+
+
+class Updating:
+    """Stands in for RLlib's learner, which takes weights out of its queue before an update puts others there."""
+
+    def __init__(self, broadcast_interval: int) -> None:
+        self.config = SimpleNamespace(broadcast_interval=broadcast_interval)
+        self._learner_state_queue: queue.Queue[str] = queue.Queue(maxsize=1)
+        self.updates = 0
+
+    def update(self, training_data: Any, *, return_state: bool = False, **how: Any) -> dict[str, Any]:
+        results = {}
+        if return_state and self.updates:
+            results["_rl_module_state_after_update"] = self._learner_state_queue.get_nowait()
+        self.updates += 1
+        with contextlib.suppress(queue.Empty):
+            self._learner_state_queue.get_nowait()
+        self._learner_state_queue.put_nowait(f"after {self.updates}")
+        return results
+
+
+def test_runners_are_sent_the_weights_after_the_last_update() -> None:
+    class Learner(_Bootstrapping, Updating):
+        pass
+
+    def sent(learner: Any) -> list[Any]:
+        # RLlib asks with the first of the batches that arrived together
+        results = [learner.update(None, return_state=number == 0, timesteps={}) for number in range(3)]
+        return [result.get("_rl_module_state_after_update") for result in results]
+
+    ours, theirs, seldom = Learner(1), Updating(1), Learner(2)
+    assert [sent(learner) for learner in (ours, theirs, seldom)] == [
+        ["after 1", "after 2", "after 3"],
+        [None, None, None],
+        [None, None, None],
+    ]
+    assert [sent(learner)[0] for learner in (ours, theirs, seldom)] == ["after 4", "after 3", "after 3"]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(IMPALAConfig, impala.IMPALAConfig), (APPOConfig, appo.APPOConfig)])
