@@ -122,6 +122,7 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         for left in reversed(range(num_passes)):
             networks.backward(*loss.gradients(*networks.forward(seen, forbidden)))
             if not adam.is_finite():
+                adam.end()
                 return self._passes_of_rllib(rows, left + 1)
             norm = clip_and_step(adam, config, is_last=False, log_norm=True)
             others.append(loss.logged if norm is None else {**loss.logged, norm_key: norm})
@@ -138,7 +139,6 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 
     def _passes_of_rllib(self, rows: Any, num_passes: int) -> torch.Tensor:
         """The rest of the passes by RLlib's code, which handles gradients that are not finite."""
-        self._adam_now().end()
         total = torch.zeros(())
         for _ in range(num_passes):
             with torch.enable_grad():

@@ -113,6 +113,17 @@ def test_rllibs_code_takes_over_where_a_gradient_is_not_finite(kind: str) -> Non
         assert not fast._logged_reasons
 
 
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_rllibs_code_takes_over_in_the_middle_of_an_update(kind: str) -> None:
+    config = vtrace_config(kind, lr=1e30)
+    with learners_of(config) as (stock, fast):
+        for learner in (stock, fast):
+            update(learner, batches_of(config_of())[0], num_epochs=4)
+        assert stock.get_optimizer().state_dict()["state"][0]["step"] == 4
+        assert_same_learners(fast, stock)
+        assert not torch.isfinite(stock.module[DEFAULT_MODULE_ID].vf(torch.ones(1, 16))).all()
+
+
 def test_a_state_goes_from_rllib_to_fast_and_back() -> None:
     config = vtrace_config("APPO, the suite's returns", grad_clip=0.5)
     with learners_of(config) as (only_stock, fast), learners_of(config) as (stock, _):
