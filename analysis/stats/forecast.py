@@ -32,8 +32,8 @@ _ASYMPTOTE_SD = 0.3
 _WALK, _WALK_POINTS = 0.024, 4
 """Mean square by which laws miss held-out points, as a share of the squared range of returns and of a unit of the
 logarithm of env steps, before any curve was seen; and the number of points as which that counts. The former is the mean
-of the curves that the method was chosen on. With it 90% intervals hold 95% of what came of these where each is a study
-of its own; without it, 81%.
+over the held-out points of the curves that the method was chosen on. With it 90% intervals hold 95% of what came of
+these where each is a study of its own; without it, 81%.
 """
 _LEAST_NOISE = 0.01
 """Standard deviation of a mean over seeds, at least, as a share of the range of returns."""

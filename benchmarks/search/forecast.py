@@ -149,7 +149,7 @@ def measure(quick: bool) -> Report:
             "intervals are wide, and rule out little. Curves of a pair with fewer than three at a cut are not foretold "
             "there. Whether a curve rises is a t test over five seeds, which says so of few curves that jump.\n\n"
             "Errors of pairs were taken in returns at first, where a median over environments is that of those with "
-            "the largest ones: on these 14 pairs, PPO on Hopper and Walker2d among them, 1.36 of that of the last "
+            "the largest ones: on 14 pairs, PPO on Hopper and Walker2d among them, 1.36 of that of the last "
             "value on curves that still rise."
         ),
     )

@@ -9,10 +9,10 @@ algorithms/appo/torch/appo_torch_learner.py, RLlib 2.60). So with RLlib's own le
 fragment. V-trace weighs a temporal difference by the ratio of the probabilities that the two policies give the action
 (Espeholt et al. 1802.01561, section 4.1): here that of an appended row is zero, and its target its value.
 
-RLlib asks its learner for weights with the first of the batches that arrived together, and is given those before it:
-with 4 runners, each of whose fragments fills a batch, samples are 12 updates old when they are learned from. Here
-weights come with each batch, those after it, and samples are 6 updates old (APPO on LunarLander, 2 cores,
-`learner/staleness_updates`).
+RLlib asks its learner for weights in every second training step, with the first of the batches that arrived together,
+and is given those before it: with 4 runners, each of whose fragments fills a batch, samples are 12 updates old when
+they are learned from. Here weights come with each batch, and samples are 6 updates old (APPO on LunarLander, 2 cores,
+`learner/staleness_updates`). With `broadcast_interval` above 1 it is as in RLlib.
 """
 
 import contextlib
@@ -41,9 +41,7 @@ class _Bootstrapping:
     _learner_state_queue: Any
 
     def update(self, training_data: Any, *, return_state: bool = False, **how: Any) -> Any:
-        """As RLlib's, but for the weights that runners are sent: those after this update, where RLlib's are those after
-        the one before, of the first batch alone of all that arrived together.
-        """
+        """As RLlib's, but for the weights that runners are sent: the newest, with each batch."""
         if self.config.broadcast_interval > 1:
             return super().update(training_data, return_state=return_state, **how)  # type: ignore[misc]
         results = super().update(training_data, return_state=False, **how)  # type: ignore[misc]

@@ -30,6 +30,9 @@ def vtrace_config(kind: str, env: Any = "CartPole-v1", model: dict[str, Any] | N
     config = CONFIGS[kind]().environment(env)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=4, rollout_fragment_length=12)
     config.training(**{"lr": 1e-2, "train_batch_size_per_learner": 48, **training})
+    if issubclass(CONFIGS[kind], appo.APPOConfig):  # so that batches update the target network
+        config.training(circular_buffer_num_batches=1, circular_buffer_iterations_per_batch=1)
+        config.training(**{"target_network_update_freq": 2, **training})
     config.rl_module(model_config={"fcnet_hiddens": [16, 16], "vf_share_layers": False, **(model or {})})
     config.debugging(seed=3, log_level="ERROR")
     config.reporting(log_gradients=True)
@@ -52,9 +55,18 @@ def learners_of(config: Any, prepare: Callable[[Any], Any] = lambda learner: Non
             learner.shutdown()
 
 
-def update(learner: Any, episodes: Any, number: int = 0, **how: Any) -> Any:
-    """An update as the learner's thread makes it, from copies of the episodes; its results."""
+def update(learner: Any, episodes: Any, number: int = 0, env_steps: int | None = None, **how: Any) -> Any:
+    """An update as the learner's thread makes it, from copies of the episodes; its results.
+
+    Args:
+        learner: The learner.
+        episodes: Of the batch.
+        number: Of the batch, from which its time steps are.
+        env_steps: Of the batch, as it counts them.
+        **how: Arguments of the update.
+    """
     batch = learner._make_batch_if_necessary(TrainingData(episodes=copy.deepcopy(episodes)))
+    batch.count = env_steps or batch.count
     timesteps = {"num_env_steps_sampled_lifetime": 150 * number, "num_env_steps_trained_lifetime": 150 * number}
     thread = learner._learner_thread
     thread._update_method(

@@ -3,7 +3,7 @@ with one vector for the gradient and one for each of Adam's moments, and with on
 one at every pass over a batch.
 
 These learn in a thread of their own, from batches of tensors that another one made of episodes. Only the thread's
-updates are replaced; the weights are the same as RLlib's, to the bit.
+updates are replaced; the weights are the same as RLlib's as far as those of `FastPPOTorchLearner` are.
 """
 
 import logging
@@ -39,7 +39,7 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
 
     Attributes:
         minibatch_values: As `FastPPOTorchLearner`'s, of the passes over a batch but the last.
-        whole_batch: As `FastPPOTorchLearner`'s.
+        whole_batch: As `FastPPOTorchLearner`'s, but with rewards as they were sampled.
         stock: RLlib's learner whose updates these are. Of a subclass for a learner that has a loss of its own: that
             learner, which it inherits from as well.
         loss: The loss of `stock`.
@@ -66,7 +66,7 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         """
         return rows[Columns.ACTION_LOGP]
 
-    def why_stock(self, batch: Any, minibatch_size: int | None) -> str | None:
+    def why_stock(self, batch: Any, num_epochs: int, minibatch_size: int | None) -> str | None:
         """The reason why RLlib's own code has to learn from this batch; None if there is none."""
         if reason := why_stock(self, self.stock, _METHODS):
             return reason
@@ -74,11 +74,13 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
             return "a compute_loss_for_module of its own"
         if type(self).compute_loss_for_module is not self.stock.compute_loss_for_module:  # type: ignore[attr-defined]
             return "a loss of its own"
-        if minibatch_size is not None:
-            return "a batch to be cut into minibatches"
         if not isinstance(batch, MultiAgentBatch) or list(batch.policy_batches) != [DEFAULT_MODULE_ID]:
             return "something else to learn from than a batch of the module"
         rows, module = batch.policy_batches[DEFAULT_MODULE_ID], self.module[DEFAULT_MODULE_ID].unwrapped()
+        # Of several passes each is of as many rows as RLlib counts env steps: where batches are made in processes of
+        # their own, fewer than there are.
+        if minibatch_size is not None or (num_epochs > 1 and len(rows) != batch.count):
+            return "a batch to be cut into minibatches"
         observations = rows[Columns.OBS]
         if not isinstance(observations, torch.Tensor) or observations.device != self._device:
             return "a batch that is elsewhere than the learner"
@@ -122,20 +124,24 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         for left in reversed(range(num_passes)):
             networks.backward(*loss.gradients(*networks.forward(seen, forbidden)))
             if not adam.is_finite():
-                adam.end()
+                self._show(others)
                 return self._passes_of_rllib(rows, left + 1)
             norm = clip_and_step(adam, config, is_last=False, log_norm=True)
+            adam.end()  # each time: another thread may save the state
             others.append(loss.logged if norm is None else {**loss.logged, norm_key: norm})
-        adam.end()
         *others, last = others
-        if self.minibatch_values is not None and others:
-            values = {key: torch.stack([torch.as_tensor(of[key]) for of in others]) for key in last}
-            self.minibatch_values(DEFAULT_MODULE_ID, values)
+        self._show(others)
         norm = last.pop(norm_key, None)
         self.metrics.log_dict(last, key=DEFAULT_MODULE_ID, window=1)
         if norm is not None:
             self.metrics.log_value((DEFAULT_MODULE_ID, norm_key), norm, window=1)
         return loss.total
+
+    def _show(self, passes: list[dict[str, Any]]) -> None:
+        """Give what RLlib would log of some passes to who wants it."""
+        if self.minibatch_values is not None and passes:
+            values = {key: torch.stack([torch.as_tensor(of[key]) for of in passes]) for key in passes[0]}
+            self.minibatch_values(DEFAULT_MODULE_ID, values)
 
     def _passes_of_rllib(self, rows: Any, num_passes: int) -> torch.Tensor:
         """The rest of the passes by RLlib's code, which handles gradients that are not finite."""
@@ -177,7 +183,7 @@ def _update(
     **kwargs: Any,
 ) -> Any:
     """`Learner.update` of a learner's thread."""
-    reason = self.why_stock(training_data.batch, minibatch_size)
+    reason = self.why_stock(training_data.batch, num_epochs, minibatch_size)
     if reason is None:
         return self.update_from(training_data.batch, timesteps or {}, num_epochs)
     if reason not in self._logged_reasons:

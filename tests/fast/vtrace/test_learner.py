@@ -16,7 +16,7 @@ from experiments.fast.preprocessing.rewards import scale_rewards
 from experiments.fast.vtrace.learner import FastIMPALATorchLearner
 from experiments.rllib.learner import average_over_minibatches
 from experiments.rllib.results import MINIBATCH_MEANS
-from tests.support.fast_ppo import IMAGES, Images, MultiDiscrete, batches_of, config_of
+from tests.support.fast_ppo import IMAGES, Images, MultiDiscrete, batches_of, config_of, same
 from tests.support.fast_vtrace import (
     CONFIGS,
     assert_same_learners,
@@ -65,6 +65,9 @@ def test_the_divergence_from_the_target_network_is_a_part_of_the_loss() -> None:
             ours, theirs = (update(learner, episodes, number, num_epochs=2) for learner in (fast, stock))
             assert_same_results(ours, theirs)
             assert_same_learners(fast, stock)
+        module = fast.module[DEFAULT_MODULE_ID]
+        now, target = module.pi.state_dict(), module._old_pi.state_dict()
+        assert all(same(target[name], weights) for name, weights in now.items()), "updated with the last batch"
         assert fast.curr_kl_coeffs_per_module == stock.curr_kl_coeffs_per_module
         assert fast.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID] > 0.5
 
@@ -155,8 +158,9 @@ def own_loss(learner: Any) -> None:
         ("a network that is not RLlib's default perceptron", {"module": Doubled}, None, {}),
         ("a compute_loss_for_module of its own", {}, own_loss, {}),
         ("a batch to be cut into minibatches", {}, None, {"minibatch_size": 24}),
+        ("a batch to be cut into minibatches", {}, None, {"num_epochs": 3, "env_steps": 50}),
     ],
-    ids=["pictures", "a module of one's own", "a loss of one's own", "minibatches"],
+    ids=["pictures", "a module of one's own", "a loss of one's own", "minibatches", "a batch made elsewhere"],
 )
 def test_what_is_not_known_is_left_to_rllib(
     reason: str, config: dict[str, Any], prepare: Any, how: dict[str, Any]
