@@ -129,11 +129,11 @@ def test_a_pair_whose_seeds_are_not_all_measured_is_shown_and_not_judged(monkeyp
 def test_a_pair_that_ends_as_far_as_two_cores_get_is_named_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "trial_of", lambda *asked: SimpleNamespace(config_id="abc"))
     report = scores._report(
-        pd.concat([rows(seed, -100.0 + seed) for seed in range(5)]).assign(algorithm="sac", env="hopper")
+        pd.concat([rows(seed, -100.0 + seed) for seed in range(5)]).assign(algorithm="sac", env="halfcheetah")
     )
-    (found,) = (row for row in report.tables[0].rows if row[0] == "sac on hopper")
+    (found,) = (row for row in report.tables[0].rows if row[0] == "sac on halfcheetah")
     assert found[-1] == "ended early: not judged"
-    assert report.verdict.endswith("as far as two cores get, and not judged: sac on hopper.")
+    assert report.verdict.endswith("as far as two cores get, and not judged: sac on halfcheetah.")
 
 
 @pytest.mark.parametrize(
