@@ -51,7 +51,7 @@ from ray.rllib.utils.torch_utils import clip_gradients, compute_global_norm
 from experiments.fast.masks import Masked, ruled_out
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.ppo import DefaultNetworks
-from experiments.fast.on_policy import METHODS, clip_and_step, log_steps, why_stock
+from experiments.fast.on_policy import METHODS, adam_of, clip_and_step, log_steps, say_once, why_stock
 from experiments.fast.ppo.batch import BatchBuilder, EpisodeArrays, episodes_of
 from experiments.fast.ppo.gradient import Rows
 from experiments.fast.ppo.loss import RULED_OUT, SEEN, PPOLoss
@@ -75,8 +75,6 @@ _PIPELINE = (
 
 _SCALING_PIPELINE = (*_PIPELINE[:-1], ScaleRewards, _PIPELINE[-1])
 """The same with preprocessing of rewards."""
-
-_METHODS = (*METHODS, "_create_iterator_if_necessary")
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +114,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         return self._why_stock() or (chunks if isinstance(chunks, str) else None)
 
     def _why_stock(self) -> str | None:
-        if reason := why_stock(self, self.stock, _METHODS):
+        if reason := why_stock(self, self.stock, METHODS):
             return reason
         pipeline = self._learner_connector
         if type(pipeline) is not LearnerConnectorPipeline or tuple(map(type, pipeline.connectors)) not in (
@@ -145,9 +143,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
         if passes.num_minibatches:
             chunks = self._why_stock() or EpisodeArrays.of(episodes)
         if isinstance(chunks, str):
-            if chunks not in self._logged_reasons:
-                self._logged_reasons.add(chunks)
-                logger.info("%s: updated as RLlib does, since there is %s.", type(self).__name__, chunks)
+            say_once(self, chunks)
             return super().update(
                 *args,
                 timesteps=timesteps,
@@ -215,11 +211,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             self.module[DEFAULT_MODULE_ID].unwrapped(),
             self.config.get_config_for_module(DEFAULT_MODULE_ID),
         )
-        ((name, optimizer),) = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
-        if self._adam is None or self._adam.optimizer is not optimizer:
-            self._adam = FlatAdam(optimizer)
-        adam, loss, size = self._adam, PPOLoss(self, module, config), passes.size
-        adam.begin()
+        ((name, _),) = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
+        adam, loss, size = adam_of(self), PPOLoss(self, module, config), passes.size
         networks = None
         if (
             batch[Columns.OBS].dim() == 2

@@ -2,6 +2,7 @@
 and the numbers of steps that RLlib logs.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from experiments.fast.networks.perceptrons import is_overridden
 
 METHODS = (
     "_compute_off_policyness",
+    "_create_iterator_if_necessary",
     "_get_clip_function",
     "_get_global_norm_function",
     "_log_metrics",
@@ -46,6 +48,8 @@ METHODS = (
     "should_module_be_updated",
 )
 """Methods of a learner that a fast update replaces, or relies on as RLlib has them."""
+
+logger = logging.getLogger(__name__)
 
 
 def why_stock(learner: Any, stock: type, methods: Sequence[str]) -> str | None:
@@ -91,6 +95,23 @@ def why_stock(learner: Any, stock: type, methods: Sequence[str]) -> str | None:
     if len(optimizers) != 1 or not FlatAdam.suits(optimizers[0][1]):
         return "an optimizer that is not a plain Adam"
     return None
+
+
+def say_once(learner: Any, reason: str) -> None:
+    """Log why a learner's update is RLlib's, the first time."""
+    if reason not in learner._logged_reasons:
+        learner._logged_reasons.add(reason)
+        logger.info("%s: updated as RLlib does, since there is %s.", type(learner).__name__, reason)
+
+
+def adam_of(learner: Any) -> FlatAdam:
+    """The optimizer of a learner of which `why_stock` is None, with its state as it is now."""
+    ((_, optimizer),) = learner.get_optimizers_for_module(DEFAULT_MODULE_ID)
+    if learner._adam is None or learner._adam.optimizer is not optimizer:
+        learner._adam = FlatAdam(optimizer)
+    adam: FlatAdam = learner._adam
+    adam.begin()
+    return adam
 
 
 @torch.no_grad()

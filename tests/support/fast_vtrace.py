@@ -11,12 +11,11 @@ import gymnasium as gym
 import numpy as np
 import torch
 from ray.rllib.algorithms import appo, impala
-from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.training_data import TrainingData
 
 from experiments.fast.switch import make_fast
 from experiments.rllib import vtrace
-from tests.support.fast_ppo import assert_same_results, batches_of, config_of, same
+from tests.support.fast_ppo import assert_same_results, assert_same_weights, batches_of, config_of
 
 CONFIGS = {
     "IMPALA": impala.IMPALAConfig,
@@ -75,18 +74,6 @@ def update(learner: Any, episodes: Any, number: int = 0, env_steps: int | None =
     return learner.metrics.reduce()
 
 
-def assert_same_learners(our: Any, their: Any) -> None:
-    ours, theirs = our.module[DEFAULT_MODULE_ID].state_dict(), their.module[DEFAULT_MODULE_ID].state_dict()
-    assert list(ours) == list(theirs)
-    assert [name for name, weights in theirs.items() if not same(ours[name], weights)] == []
-    states = [learner.get_optimizer().state_dict() for learner in (our, their)]
-    assert states[0]["param_groups"] == states[1]["param_groups"]
-    for number, state in states[1]["state"].items():
-        assert state.keys() == states[0]["state"][number].keys()
-        assert [name for name, value in state.items() if not same(states[0]["state"][number][name], value)] == []
-    assert our._weights_seq_no == their._weights_seq_no
-
-
 def assert_same_updates(
     config: Any, batches: Sequence[Any] | None = None, prepare: Callable[[Any], Any] = lambda learner: None, **how: Any
 ) -> None:
@@ -96,7 +83,7 @@ def assert_same_updates(
         for number, episodes in enumerate(batches or batches_of(config_of(config.env))):
             state = torch.get_rng_state(), str(np.random.get_state())
             assert_same_results(update(fast, episodes, number, **how), update(stock, episodes, number, **how))
-            assert_same_learners(fast, stock)
+            assert_same_weights(fast, stock)
             assert torch.equal(state[0], torch.get_rng_state())
             assert state[1] == str(np.random.get_state())
         assert not fast._logged_reasons

@@ -6,7 +6,6 @@ These learn in a thread of their own, from batches of tensors that another one m
 updates are replaced; the weights are the same as RLlib's as far as those of `FastPPOTorchLearner` are.
 """
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -24,14 +23,12 @@ from experiments.fast.masks import Masked, ruled_out
 from experiments.fast.networks.adam import FlatAdam
 from experiments.fast.networks.known import observations_function
 from experiments.fast.networks.ppo import DefaultNetworks
-from experiments.fast.on_policy import METHODS, clip_and_step, log_steps, why_stock
+from experiments.fast.on_policy import METHODS, adam_of, clip_and_step, log_steps, say_once, why_stock
 from experiments.fast.ppo.gradient import Rows
 from experiments.fast.preprocessing.rewards import LossOfScaledRewards
 from experiments.fast.vtrace.loss import APPOLoss, IMPALALoss
 
 _METHODS = tuple(name for name in METHODS if name != "compute_loss_for_module")
-
-logger = logging.getLogger(__name__)
 
 
 class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type information
@@ -84,7 +81,7 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         observations = rows[Columns.OBS]
         if not isinstance(observations, torch.Tensor) or observations.device != self._device:
             return "a batch that is elsewhere than the learner"
-        adam = self._adam_now()
+        adam = adam_of(self)
         if observations.dim() != 2 or not DefaultNetworks.is_known(module, adam.parameters) or not adam.lay_out():
             return "a network that is not RLlib's default perceptron"
         return None
@@ -111,7 +108,7 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
         module = self.module[DEFAULT_MODULE_ID].unwrapped()
         config = self.config.get_config_for_module(DEFAULT_MODULE_ID)
         ((name, _),) = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
-        norm_key, adam = f"gradients_{name}_global_norm", self._adam_now()
+        norm_key, adam = f"gradients_{name}_global_norm", adam_of(self)
         networks = DefaultNetworks(module, adam.lay_out())
         scaled = vars(self).get("compute_loss_for_module")
         loss = self.loss(self, module, config, rows if scaled is None else scaled.scaled(DEFAULT_MODULE_ID, rows))
@@ -152,14 +149,6 @@ class _FastVTrace(TorchLearner):  # type: ignore[misc]  # RLlib ships no type in
             total = losses[DEFAULT_MODULE_ID]
         return total
 
-    def _adam_now(self) -> FlatAdam:
-        """The optimizer, as its state is now."""
-        ((_, optimizer),) = self.get_optimizers_for_module(DEFAULT_MODULE_ID)
-        if self._adam is None or self._adam.optimizer is not optimizer:
-            self._adam = FlatAdam(optimizer)
-        self._adam.begin()
-        return self._adam
-
 
 class FastIMPALATorchLearner(_FastVTrace, IMPALATorchLearner):  # type: ignore[misc]
     """Drop-in for `IMPALATorchLearner`: `config.learners(learner_class=FastIMPALATorchLearner)`."""
@@ -186,8 +175,6 @@ def _update(
     reason = self.why_stock(training_data.batch, num_epochs, minibatch_size)
     if reason is None:
         return self.update_from(training_data.batch, timesteps or {}, num_epochs)
-    if reason not in self._logged_reasons:
-        self._logged_reasons.add(reason)
-        logger.info("%s: updated as RLlib does, since there is %s.", type(self).__name__, reason)
+    say_once(self, reason)
     how = {"num_epochs": num_epochs, "minibatch_size": minibatch_size, **kwargs}
     return Learner.update(self, training_data=training_data, timesteps=timesteps, **how)

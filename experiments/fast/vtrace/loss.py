@@ -116,13 +116,13 @@ class APPOLoss(IMPALALoss):
     ) -> tuple[dict[str, Any], torch.Tensor]:
         ratio, clip = self._is_ratio * torch.exp(logp - self._behaviour_logp), self._config.clip_param
         surrogate = torch.minimum(advantages * ratio, advantages * torch.clip(ratio, 1 - clip, 1 + clip))
-        kl: Any = 0.0
+        kl = torch.zeros(())
         if self._config.use_kl_loss:
             kl = torch.sum(self._old.kl(now) * self._counts) / self._num_valid
         mean_pi_loss = -(torch.sum(surrogate) / self._num_valid)
         logged = {
             POLICY_LOSS_KEY: mean_pi_loss.detach(),
-            LEARNER_RESULTS_KL_KEY: kl.detach() if self._config.use_kl_loss else kl,
+            LEARNER_RESULTS_KL_KEY: kl.detach(),
             LEARNER_RESULTS_CURR_KL_COEFF_KEY: self._kl_coeff,
             **self._of_ratio,
         }

@@ -1,7 +1,7 @@
 """V-trace (Espeholt et al. 1802.01561, section 4.1) on the CPU, as RLlib computes it
 (algorithms/impala/torch/vtrace_torch_v2.py), to the bit.
 
-RLlib's loop over time is of some seven small operations of torch a step, which take longer than an update's networks;
+RLlib's loop over time is of six small operations of torch a step, which take longer than an update's networks;
 here it is two of NumPy.
 """
 

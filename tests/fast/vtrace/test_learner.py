@@ -19,9 +19,9 @@ from experiments.rllib.results import MINIBATCH_MEANS
 from tests.support.fast_ppo import IMAGES, Images, MultiDiscrete, batches_of, config_of, same
 from tests.support.fast_vtrace import (
     CONFIGS,
-    assert_same_learners,
     assert_same_results,
     assert_same_updates,
+    assert_same_weights,
     learners_of,
     update,
     vtrace_config,
@@ -64,7 +64,7 @@ def test_the_divergence_from_the_target_network_is_a_part_of_the_loss() -> None:
         for number, episodes in enumerate(batches_of(config_of())):
             ours, theirs = (update(learner, episodes, number, num_epochs=2) for learner in (fast, stock))
             assert_same_results(ours, theirs)
-            assert_same_learners(fast, stock)
+            assert_same_weights(fast, stock)
         module = fast.module[DEFAULT_MODULE_ID]
         now, target = module.pi.state_dict(), module._old_pi.state_dict()
         assert all(same(target[name], weights) for name, weights in now.items()), "updated with the last batch"
@@ -111,7 +111,7 @@ def test_rllibs_code_takes_over_where_a_gradient_is_not_finite(kind: str) -> Non
     with learners_of(config) as (stock, fast):
         for number, episodes in enumerate((first, second, third)):
             ours, theirs = (update(learner, episodes, number, num_epochs=2) for learner in (fast, stock))
-            assert_same_learners(fast, stock)
+            assert_same_weights(fast, stock)
             assert_same_results(ours, theirs)
         assert not fast._logged_reasons
 
@@ -123,7 +123,7 @@ def test_rllibs_code_takes_over_in_the_middle_of_an_update(kind: str) -> None:
         for learner in (stock, fast):
             update(learner, batches_of(config_of())[0], num_epochs=4)
         assert stock.get_optimizer().state_dict()["state"][0]["step"] == 4
-        assert_same_learners(fast, stock)
+        assert_same_weights(fast, stock)
         assert not torch.isfinite(stock.module[DEFAULT_MODULE_ID].vf(torch.ones(1, 16))).all()
 
 
@@ -136,7 +136,7 @@ def test_a_state_goes_from_rllib_to_fast_and_back() -> None:
                 learner.set_state(copy.deepcopy(turns[number - 1].get_state()))
             for each in (learner, only_stock):
                 update(each, batches_of(config_of(), (100,) * 4)[number], number, num_epochs=2)
-            assert_same_learners(learner, only_stock)
+            assert_same_weights(learner, only_stock)
 
 
 class Doubled(DefaultPPOTorchRLModule):
@@ -173,7 +173,7 @@ def test_what_is_not_known_is_left_to_rllib(
         for number, episodes in enumerate(batches_of(config_of(made.env))):
             ours, theirs = (update(learner, episodes, number, **how) for learner in (fast, stock))
             assert_same_results(ours, theirs)
-            assert_same_learners(fast, stock)
+            assert_same_weights(fast, stock)
         assert fast._logged_reasons == {reason}
 
 
