@@ -184,7 +184,8 @@ def _answer(own: Evidence, several: bool, confidence: float) -> Answer:
     result, numbers = f"{_result(decision, row, alone)}.", _numbers(decision, row, alone)
     left = "" if decision.free is None else constraints.kept(own)
     if alone:
-        return Answer(decision, f"{first}{name} is the only configuration: {result}", numbers, "", constraints=left)
+        only = "is the only configuration" if own.searched is None else "is the only one confirmed"
+        return Answer(decision, f"{first}{name} {only}: {result}", numbers, "", constraints=left)
     word = "The best so far is" if lacking else _use(decision, row)
     use = f"{first}{word} {name}{_rates(own.runs, decision.chosen)}: {result}"
     if lacking:

@@ -124,6 +124,10 @@ def test_one_configuration_is_not_called_a_choice() -> None:
     assert answer.headline == "`a` is the only configuration: 1 of 2 seeds end at 475 or above."
     assert answer.because.startswith("Median score 475.0 [470.0, 480.0] (2 seeds, the worst 470.0); ")
     assert "held at some time by 1 of 2 seeds" in answer.because
+    tried = make_runs({"b": [400.0]}).assign(exploratory=True)
+    confirmed = make_runs({"a": [480.0, 470.0]}).assign(exploratory=False)
+    (answer,) = answers(Evidence(together(tried, confirmed)))
+    assert answer.headline.startswith("`a` is the only one confirmed: ")
 
 
 def test_several_environments_have_an_answer_each() -> None:

@@ -139,7 +139,7 @@ def test_a_limited_grid_ends_with_whole_configurations_and_concludes_from_what_i
 
 JOINT = (
     "study=joint",
-    "study.space={algorithm.training.lr:[1e-4,3e-3],algorithm.env_runners.num_env_runners:[0,1]}",  # the base among them
+    "study.space={algorithm.training.lr:[1e-4,3e-3],algorithm.env_runners.num_env_runners:[0,1]}",  # base: 3e-3
     *SMALL[2:7],
     "env.target=12",  # which CartPole holds from the start
     "seeds=[0,1]",
