@@ -25,7 +25,9 @@ def test_a_process_that_was_started_for_it_computes_what_was_seen_on_other_proce
 
 @pytest.mark.slow
 @emulated
-@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize(
+    "processor", [pytest.param(name, marks=() if name == "EPYC" else pytest.mark.nightly) for name in PROCESSORS]
+)
 def test_another_makers_processor_computes_the_same(processor: str) -> None:
     digests, _ = computed(PORTABLY, (EMULATOR, "-cpu", processor))
     assert digests | WRONG == DIGESTS | WRONG

@@ -13,6 +13,7 @@ from tests.support.processors import emulated
 from tests.support.suite import ROOT, PlanOf
 
 OURS = sorted(path.stem for path in (ROOT / "conf/env").glob("*.yaml") if path.stem != "gym")
+FIRST = ("cartpole", "pendulum", "lunarlander", "hopper")
 COUNT = ("study=single", "env=gym", "env.id=tiny_envs:tiny/Count-v0", "bits=portable")
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking())
@@ -28,9 +29,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 @emulated
 @pytest.mark.parametrize(
-    # Pong's imports take two minutes there
+    # one of each kind at every change; Pong's imports take two minutes there
     "env",
-    [pytest.param(env, marks=pytest.mark.nightly if env == "pong" else ()) for env in OURS],
+    [pytest.param(env, marks=() if env in FIRST else pytest.mark.nightly) for env in OURS],
 )
 def test_environments_of_the_suite_are_the_same_on_another_makers_processor(env: str, plan_of: PlanOf) -> None:
     settings = plan_of("study=single", f"env={env}").suite.env

@@ -288,6 +288,7 @@ def test_a_notebook_shows_what_a_log_file_would_and_can_go_on(tmp_path: Path) ->
     assert (tmp_path / "outputs/mlflow.db").is_file()
 
 
+@pytest.mark.nightly
 def test_whoever_checks_types_sees_them(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

@@ -50,7 +50,7 @@ def weights_of(words: tuple[str, ...], out: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "study", [pytest.param(name, marks=() if name in ("ppo", "dqn") else pytest.mark.nightly) for name in STUDIES]
+    "study", [pytest.param(name, marks=() if name == "ppo" else pytest.mark.nightly) for name in STUDIES]
 )
 def test_portable_trials_come_out_as_on_every_processor_that_was_seen(study: str, tmp_path: Path) -> None:
     assert_alike()

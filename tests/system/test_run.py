@@ -157,10 +157,9 @@ def test_declared_cpus_are_called_declared(suite_here: RunSuite) -> None:
 FIRST = {
     "ppo": "mountaincar_continuous",
     "dqn": "acrobot",
-    "sac": "hopper",
 }
-"""An environment for each algorithm but IMPALA and APPO, which take longest and are trained in other tests, trained on
-in every run of the tests; the others are for the night."""
+"""A pair of each kind of actions, trained in every run of the tests, beside the other tests; the others are for the
+night."""
 
 
 @pytest.mark.ray
