@@ -48,7 +48,7 @@ def lines_of(found: pd.DataFrame) -> list[str]:
     first, *others = [rows for _, rows in found.groupby("config", observed=True, sort=False)]
     lines = [labelled("recommended" if first["recommended"].iloc[0] else "best so far", _told(first))]
     if not first["rises"].iloc[0]:
-        lines.append(labelled("", "its return is not seen to rise any more"))
+        lines.append(labelled("", "over the last half of its curve no rise is shown"))
     rivals = [rows for rows in others if rows["may_overtake"].any()]
     for i, rows in enumerate(rivals[:_MOST_RIVALS]):
         lines.append(labelled("" if i else "rivals", _told(rows)))

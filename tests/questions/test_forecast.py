@@ -114,7 +114,7 @@ def test_the_lines_name_what_may_overtake_and_count_the_rest() -> None:
     told = lines_of(forecast(study()))
     assert told[0].startswith("recommended level: ")
     assert " at 100,000 env steps, expected " in told[0] and " at 500,000 (4 seeds)" in told[0]
-    assert told[1:3] == ["            its return is not seen to rise any more", told[2]]
+    assert told[1:3] == ["            over the last half of its curve no rise is shown", told[2]]
     assert told[2].startswith("rivals      slow: ")
     assert told[3] == "behind      1 other, up to 500,000 env steps"
 

@@ -37,6 +37,12 @@ def test_a_setting_that_carries_over_is_found() -> None:
     assert (ALIKE.other, ALIKE.is_one) == (None, False)
 
 
+def test_a_setting_is_called_what_all_studies_call_it() -> None:
+    longer = source("B", peak(3e-3), "cartpole", as_values=True, budget_env_steps=200_000)
+    best = of(values("A", 3e-3, "cartpole"), longer).best
+    assert best.label(best.first) == "cartpole lr=0.003 b=512"
+
+
 def test_settings_that_do_not_carry_over_cost_where_they_are_used() -> None:
     """The best learning rates are a hundred times apart: what is best for one is worst for the other. The batch is the
     same for both.
