@@ -292,7 +292,7 @@ def _left_out(found: Transfer, carried: Carried, measure: str) -> Table:
         return [
             (part.name, ""),
             (carried.label(one.chosen), f"{WORDS[measure]} {part.mean(mine):{form}}"),
-            (own, f"{WORDS[measure]} {part.mean(own):{form}}"),
+            (part.named(own), f"{WORDS[measure]} {part.mean(own):{form}}"),
             _cell(one.regret.whole, _REGRET),
             _cell(one.regret.at_random, _REGRET),
         ]

@@ -110,6 +110,10 @@ class Part:
     scale: tuple[float, float]
     settings: Mapping[str, Mapping[Setting, str]]
 
+    def named(self, config: str) -> str:
+        """A configuration of its, without environment and algorithm: `lr=3e-3 b=512`."""
+        return " ".join(word for word in config.split() if word not in (self.env, self.algorithm))
+
     @property
     def num_seeds(self) -> int:
         """The fewest of any configuration."""

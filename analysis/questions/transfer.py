@@ -84,10 +84,10 @@ class Carried:
         return axis.word if self.has_factors(axis) else axis.column
 
     def label(self, setting: Setting) -> str:
-        """A setting as it is shown: the name that all parts have for it, `lr=3e-3 b=512`; where they differ,
-        `lr=0.003 gamma=0.99`, or `learning_rate=x1 gamma=0.99`.
+        """A setting as it is shown: the name that all parts have for it, but for environment and algorithm, `lr=3e-3
+        b=512`; where they differ, `lr=0.003 gamma=0.99`, or `learning_rate=x1 gamma=0.99`.
         """
-        names = {one.part.settings[self.form][setting] for one in self.left_out}
+        names = {one.part.named(one.part.settings[self.form][setting]) for one in self.left_out}
         if len(names) == 1:
             return names.pop()
         return " ".join(

@@ -54,7 +54,7 @@ APART = (values("A", 3e-4, "cartpole"), values("B", 3e-2, "acrobot"))
 
 def test_what_to_try_first_and_what_it_is_expected_to_cost_come_first() -> None:
     first, cost, verdict, *rest = sentences(of(*ALIKE))
-    assert first == "Try `lr=0.003 train_batch_size_total=512` first on a new environment."
+    assert first == "Try `lr=0.003 b=512` first on a new environment."
     assert cost.startswith("It is expected to cost 0.000 [0.000, 0.000] against the environment's own best; a setting ")
     assert "These are means over 3 environments, each left out in turn" in cost
     assert verdict.startswith("The order of settings carries over: mean rank correlation 0.9")
@@ -91,14 +91,14 @@ def test_the_page_and_the_short_form_say_it() -> None:
     assert told.open == [] and told.links == []
     lines = in_short(found)
     for text in (told.text, lines):
-        assert "Try lr=0.003 train_batch_size_total=512 first" in text
+        assert "Try lr=0.003 b=512 first" in text
         assert "rl-scaling run algorithm=ppo env=ENV" in text
     assert "its own halves" in told.text
     assert "0 to 475" in told.text
     assert "python analysis/transfer.py 'studies=[a,b]'" in told.text
     assert "Spearman's" in told.text
     assert found.lines[0] == "A           hand/ppo-cartpole, 0123456789abcdef"
-    assert "left out cartpole: the others choose lr=0.003 train_batch_size_total=512, which costs 0.000" in lines
+    assert "left out cartpole: the others choose lr=0.003 b=512, which costs 0.000" in lines
     assert "pairs cartpole and acrobot: rank correlation 0.9" in lines
     assert " mind " not in lines  # three environments, six seeds, ten settings that ran in all
 

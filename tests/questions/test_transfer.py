@@ -26,7 +26,7 @@ ALIKE = of(values("A", 3e-3, "cartpole"), values("B", 3e-3, "acrobot"), values("
 def test_a_setting_that_carries_over_is_found() -> None:
     best = ALIKE.best
     assert (best.form, len(best.settings), best.num_seeds, ALIKE.kind) == (VALUES, 10, 6, "environment")
-    assert best.label(best.first) == "lr=0.003 train_batch_size_total=512"
+    assert best.label(best.first) == "lr=0.003 b=512"
     assert all(pair.low > 0 for pair in best.correlations.pairs.values())
     assert best.correlations.mean.low > 0.5
     assert {one.chosen for one in best.left_out} == {best.first}
@@ -35,12 +35,6 @@ def test_a_setting_that_carries_over_is_found() -> None:
     assert [axis.column for axis in best.by_axis] == ["lr", "train_batch_size_total"]
     assert all(abs(regret.estimate) < 0.01 for regret in best.by_axis.values())
     assert (ALIKE.other, ALIKE.is_one) == (None, False)
-
-
-def test_a_setting_is_called_what_all_studies_call_it() -> None:
-    longer = source("B", peak(3e-3), "cartpole", as_values=True, budget_env_steps=200_000)
-    best = of(values("A", 3e-3, "cartpole"), longer).best
-    assert best.label(best.first) == "cartpole lr=0.003 b=512"
 
 
 def test_settings_that_do_not_carry_over_cost_where_they_are_used() -> None:
@@ -54,7 +48,7 @@ def test_settings_that_do_not_carry_over_cost_where_they_are_used() -> None:
     for one in best.left_out:
         assert one.regret.whole.low > 0.5  # 300 of 475
         rate = "0.03" if one.part.name == "cartpole" else "0.0003"
-        assert best.label(one.chosen) == f"lr={rate} train_batch_size_total=512"
+        assert best.label(one.chosen) == f"lr={rate} b=512"
     of_rate, of_batch = best.by_axis.values()
     assert of_rate.estimate == pytest.approx(300 / 475, abs=0.03)
     assert of_batch.estimate == pytest.approx(0, abs=0.01)
@@ -81,7 +75,7 @@ def test_multiples_carry_over_better_where_each_environment_starts_from_what_it_
     assert found.best.label(found.best.first) == "learning_rate=x1 batch_size=x0.25"
     assert found.other is not None and found.other.form == VALUES
     assert len(found.other.settings) == 6  # 1e-3, 3e-3 and 1e-2
-    assert found.other.label(found.other.first) == "lr=0.001 train_batch_size_total=512"
+    assert found.other.label(found.other.first) == "lr=0.001 b=512"
     assert abs(found.best.regret.estimate) < 0.01 < found.other.regret.estimate
     assert found.difference.estimate == pytest.approx(found.other.regret.estimate - found.best.regret.estimate)
 
@@ -98,7 +92,7 @@ def test_the_own_best_may_lie_outside_of_what_all_ran() -> None:
     found = of(values("A", 3e-3, "cartpole"), wide)
     (other,) = [one for one in found.best.left_out if one.part.name == "pendulum"]
     assert len(found.best.settings) == 4
-    assert found.best.label(other.chosen) == "lr=0.003 train_batch_size_total=512"
+    assert found.best.label(other.chosen) == "lr=0.003 b=512"
     assert other.regret.whole.low > 0.5
 
 
