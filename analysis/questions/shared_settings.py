@@ -111,8 +111,8 @@ class Part:
     settings: Mapping[str, Mapping[Setting, str]]
 
     def named(self, config: str) -> str:
-        """A configuration of its, without environment and algorithm: `lr=3e-3 b=512`."""
-        return " ".join(word for word in config.split() if word not in (self.env, self.algorithm))
+        """A configuration of its, without environment and algorithm, if more is left: `lr=3e-3 b=512`."""
+        return " ".join(word for word in config.split() if word not in (self.env, self.algorithm)) or config
 
     @property
     def num_seeds(self) -> int:

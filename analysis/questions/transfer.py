@@ -85,10 +85,10 @@ class Carried:
 
     def label(self, setting: Setting) -> str:
         """A setting as it is shown: the name that all parts have for it, but for environment and algorithm, `lr=3e-3
-        b=512`; where they differ, `lr=0.003 gamma=0.99`, or `learning_rate=x1 gamma=0.99`.
+        b=512`; where they differ, `lr=0.003 gamma=0.99`, or of factors, `learning_rate=x1 gamma=0.99`.
         """
         names = {one.part.named(one.part.settings[self.form][setting]) for one in self.left_out}
-        if len(names) == 1:
+        if len(names) == 1 and not any(map(self.has_factors, self.axes)):
             return names.pop()
         return " ".join(
             f"{self.name(axis)}={'x' if self.has_factors(axis) else ''}{value}"

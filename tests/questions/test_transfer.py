@@ -37,6 +37,12 @@ def test_a_setting_that_carries_over_is_found() -> None:
     assert (ALIKE.other, ALIKE.is_one) == (None, False)
 
 
+def test_factors_are_called_factors_though_all_start_from_the_same() -> None:
+    found = of(source("A", peak(3e-3), "cartpole"), source("B", peak(3e-3), "acrobot"))
+    assert found.best.label(found.best.first).startswith("learning_rate=x")
+    assert found.parts[0].named("cartpole") == "cartpole"
+
+
 def test_settings_that_do_not_carry_over_cost_where_they_are_used() -> None:
     """The best learning rates are a hundred times apart: what is best for one is worst for the other. The batch is the
     same for both.
