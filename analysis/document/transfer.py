@@ -131,6 +131,8 @@ def sentences(found: Transfer) -> list[str]:
         ordered = sorted(best.by_axis.items(), key=lambda item: -item[1].estimate)
         costs = [f"{code(best.name(axis))} costs {shown(cost, _REGRET)}" for axis, cost in ordered]
         said.append(f"Taken over alone, the rest tuned: {listed(costs)}.")
+    if min(cost.estimate for cost in (best.regret, best.at_random, *best.by_axis.values())) < 0:
+        said.append("Take a cost below 0 as none: the seeds that judge are not those that chose.")
     return [*said, *_forms(found)]
 
 

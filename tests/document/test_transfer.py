@@ -60,6 +60,7 @@ def test_what_to_try_first_and_what_it_is_expected_to_cost_come_first() -> None:
     assert verdict.startswith("The order of settings carries over: mean rank correlation 0.9")
     assert verdict.endswith("over 3 pairs, 10 settings, 6 seeds each or more.")
     assert rest[0].startswith("Taken over alone, the rest tuned: `lr` costs 0.000")
+    assert not any("below 0" in sentence for sentence in rest)
 
 
 def test_what_does_not_carry_over_is_said_so() -> None:
@@ -71,6 +72,7 @@ def test_what_does_not_carry_over_is_said_so() -> None:
 def test_where_nothing_is_seen_the_seeds_own_agreement_says_why() -> None:
     noise = [source(letter, lambda *_: 200.0, env, noise=60.0) for letter, env in (("A", "cartpole"), ("B", "acrobot"))]
     text = said(of(*noise))
+    assert "It is expected to cost -0." in text and "Take a cost below 0 as none" in text
     assert "There is no sign that the order of settings carries over: rank correlation " in text
     assert "Between halves of its own seeds it is " in text and " in cartpole and " in text
 
