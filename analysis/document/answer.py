@@ -339,7 +339,7 @@ def _numbers(decision: Decision, row: pd.Series, alone: bool) -> str:
     )
     told = row["num_reached"] == row["num_at_end"] == row["num_seeds"]  # in the headline
     if not np.isnan(row["target"]) and not told:
-        held = f"held at some time by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
+        held = f"held in training by {row['num_reached']} of {_seeds(row)}, at the end by {row['num_at_end']}"
         words.append(
             f"the target of {row['target']:g} is {held if row['num_reached'] or row['num_at_end'] else 'held by none'}"
         )

@@ -59,7 +59,7 @@ _FIRST_TO_GO = ("trained steps/s", "env steps/s", "ever held", "seeds", "worst s
 """Columns that a narrow terminal does without: the first first. The report has all."""
 _MEANING = {
     "score": "score: mean over seeds",
-    "ever held": "ever held: seeds that hold the target at some time",
+    "ever held": "ever held: seeds that hold the target in training",
     "time to target": "time to target: mean, starting included; a seed that never holds it has the longest",
     "env steps to target": "env steps to target: mean, seeds that never hold it counted with the budget (>=)",
 }

@@ -74,7 +74,7 @@ def test_a_target_that_was_held_and_lost_again_is_told_from_one_that_is_held_to_
     (answer,) = answers(
         Evidence(make_runs({"a": [500.0, 231.0, 240.0]}, env_steps_to_target={"a": [20_000.0, 21_000.0, np.nan]}))
     )
-    assert "held at some time by 2 of 3 seeds, at the end by 1" in answer.because
+    assert "held in training by 2 of 3 seeds, at the end by 1" in answer.because
     assert "that takes at least " in answer.because
 
 
@@ -123,7 +123,7 @@ def test_one_configuration_is_not_called_a_choice() -> None:
     (answer,) = answers(Evidence(make_runs({"a": [480.0, 470.0]})))
     assert answer.headline == "`a` is the only configuration: 1 of 2 seeds end at 475 or above."
     assert answer.because.startswith("Median score 475.0 [470.0, 480.0] (2 seeds, the worst 470.0); ")
-    assert "held at some time by 1 of 2 seeds" in answer.because
+    assert "held in training by 1 of 2 seeds" in answer.because
     tried = make_runs({"b": [400.0]}).assign(exploratory=True)
     confirmed = make_runs({"a": [480.0, 470.0]}).assign(exploratory=False)
     (answer,) = answers(Evidence(together(tried, confirmed)))
