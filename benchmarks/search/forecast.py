@@ -127,6 +127,7 @@ def measure(quick: bool) -> Report:
     tables = tuple(_table(name, of_grid) for name, of_grid in found.items())
     return Report(
         name="forecast",
+        by_machine=False,
         title="Forecasts of learning curves that are cut",
         compared=(__doc__ or "").strip(),
         verdict=" ".join(
