@@ -9,18 +9,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALA
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from experiments.fast.masks import Masked
-from experiments.fast.off_policy import FastOffPolicy
 from experiments.fast.preprocessing.modules import SETTINGS, Preprocessed, preprocessed
 from experiments.fast.preprocessing.moments import Gatherer, Sampled
 from experiments.fast.preprocessing.rewards import scale_rewards
+from experiments.rllib.training_steps import call_after_training_steps
 
 UPDATE_EVERY_ENV_STEPS = 256
 """Of algorithms that replay: few enough that statistics are there before learning starts,
@@ -65,21 +63,7 @@ def keep_statistics(*, algorithm: Any, **kwargs: Any) -> None:
     """
     algorithm.learner_group.foreach_learner(scale_rewards)
     statistics = algorithm.statistics = Statistics(algorithm)
-    if isinstance(algorithm, FastOffPolicy):
-        algorithm.on_training_step = statistics.on_training_step
-        return
-    step = algorithm.training_step
-
-    def training_step() -> None:
-        step()
-        statistics.on_training_step(env_steps_of(algorithm))
-
-    algorithm.training_step = training_step
-
-
-def env_steps_of(algorithm: Algorithm) -> float:
-    """Env steps sampled in an algorithm's lifetime."""
-    return float(algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0))
+    call_after_training_steps(algorithm, statistics.on_training_step)
 
 
 class Statistics:

@@ -106,6 +106,20 @@ def test_a_fault_in_the_midst_of_lean_steps_fails_the_trial_with_its_reason(
     assert said["diverged"] == setting.startswith("nan")
 
 
+@pytest.mark.parametrize("fast", ["true", "false"])
+def test_signs_of_life_come_between_the_iterations_of_an_algorithm_that_replays(
+    plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch, fast: str
+) -> None:
+    monkeypatch.setattr("experiments.trial.heartbeat.EVERY_S", 0.0)
+    slow = ("report_every_env_steps=400", "checkpoint.every_env_steps=400", f"fast={fast}")
+    config = plan_of(*REPLAY, *COUNT, "algorithm=dqn", "hardware.total_envs=4", "study.space={}", *slow).trials[0]
+    trial, signs = make(config), []
+    trial._heartbeat._send = lambda: signs.append(0)
+    report = step(trial)
+    played = config.evaluation.episodes + config.evaluation.final_episodes
+    assert len(signs) - played > 5 * report["progress/iterations"]
+
+
 def test_a_process_that_grew_too_much_is_recycled(plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = make(tiny(plan_of))
     assert not run(trial)[-1][RECYCLE_PROCESS]
