@@ -256,7 +256,7 @@ def _result(decision: Decision, row: pd.Series, alone: bool) -> str:
     told = f"{row['num_at_end']} of {seeds} {'ends' if num_seeds == 1 else 'end'} at {row['target']:g} or above"
     if row["num_reached"] == num_seeds:
         return f"{told}, after {with_interval(row, 'env_steps_to_target')} env steps"
-    return told if row["num_reached"] <= row["num_at_end"] else f"{told}, {row['num_reached']} held it at some time"
+    return told if row["num_reached"] <= row["num_at_end"] else f"{told}, {row['num_reached']} held it in training"
 
 
 def _standing(decision: Decision, summary: pd.DataFrame) -> str:

@@ -49,7 +49,7 @@ def cells_of(table: pd.DataFrame) -> dict[str, Any]:
         mark = "chosen leader" if row["chosen"] else "leader" if row["leader"] else ""
         rows.append({"mark": mark, "cells": cells})
     differs = bool((table["num_at_end"] > table["num_reached"]).any()) if has_target else False
-    names = ["configuration", "seeds", *(["at target at some time", "at the end"] if has_target else [])]
+    names = ["configuration", "seeds", *(["at target in training", "at the end"] if has_target else [])]
     for measure in measures:
         names += [_COLUMNS[measure], *(["worst seed", "fails"] if measure == "score" else [])]
     return {"columns": names, "rows": rows, "differs": differs}

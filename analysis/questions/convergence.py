@@ -34,9 +34,11 @@ def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
         runs: Of one environment.
         measure: A column of `runs`.
     """
-    configs = list(runs["config"].cat.remove_unused_categories().cat.categories)
-    matrix = runs.pivot(index="config", columns="seed", values=measure)
-    return matrix.reindex(configs).astype(float)
+    return runs.pivot(index="config", columns="seed", values=measure).reindex(_configs_of(runs)).astype(float)
+
+
+def _configs_of(runs: pd.DataFrame) -> pd.Index:
+    return runs["config"].cat.remove_unused_categories().cat.categories
 
 
 def carried_on(curve: pd.DataFrame, budget: float) -> pd.DataFrame:
@@ -106,17 +108,19 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     table["num_at_end"] = at_end.reindex(table.index).fillna(0).astype(int)
     columns = {f"{measure}{end}": np.full(len(table), np.nan) for measure in MEASURES for end in ("", "_low", "_high")}
     for _, part in finished.groupby("env", observed=True, sort=False):
+        configs = _configs_of(part)
+        near = _without_crashed(neighbours(planned.loc[configs], axes), configs, part)
+        rows = table.index.get_indexer(configs)
+        matrices = part.pivot(index="config", columns="seed", values=list(MEASURES)).reindex(configs).astype(float)
         for measure in MEASURES:
-            matrix = by_seed(part, measure)
-            near = _without_crashed(neighbours(planned.loc[matrix.index], axes), matrix.index, part)
-            logarithmic = measure in SPEEDS
-            values = np.log(matrix.to_numpy()) if logarithmic else matrix.to_numpy()
+            logarithmic, matrix = measure in SPEEDS, matrices[measure].to_numpy()
+            values = np.log(matrix) if logarithmic else matrix
             bounds = UNBOUNDED if logarithmic else bounds_of(measure, part)
             found = moderated_intervals(values, bounds, near)
             at_bound = measure == "score" and np.isin(found.estimate, bounds)
             for name, ends in found.columns(measure).items():
                 shown = np.where(at_bound & (name != measure), np.nan, ends)
-                columns[name][table.index.get_indexer(matrix.index)] = antilog(shown) if logarithmic else shown
+                columns[name][rows] = antilog(shown) if logarithmic else shown
     table = table.assign(**columns)
     scores = grouped["score"]
     medians = {config: median_interval(of.dropna().to_numpy())[0] for config, of in scores if of.notna().any()}

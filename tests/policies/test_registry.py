@@ -137,7 +137,7 @@ def test_the_ten_lines_reach_the_score_without_ray(registry: Registry, tmp_path:
     assert reached == logged == registry.score
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_ten_lines_reach_the_score_from_a_server(made: Made, tmp_path: Path) -> None:
     server = Server(tmp_path)
     try:

@@ -47,6 +47,7 @@ def test_what_was_measured_stands_and_more_runners_are_a_range_with_more_env_ste
     assert (int(table.iloc[0][RUNNERS]), int(table.iloc[0][ENVS])) in widest(table)
 
 
+@pytest.mark.slow
 def test_where_samples_are_older_with_more_runners_these_bring_less() -> None:
     studies = (stale(), without_staleness(stale(with_older=False)))
     tables = [elsewhere(*measured(evidence), FACTS, Machine(most_runners=32)) for evidence in studies]

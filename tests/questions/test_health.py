@@ -52,6 +52,7 @@ def found_in(values: dict[str, np.ndarray], of_trial: Facts = LAPTOP) -> list[st
     return [signal.key for signal in health(logged(values), of_trial)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("correlation", "most"), [(0.0, 0.02), (0.5, 0.05)])
 @pytest.mark.parametrize("count", [15, 40])
 @pytest.mark.parametrize("spread", [0.05, 0.3])

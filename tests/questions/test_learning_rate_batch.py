@@ -322,6 +322,7 @@ def hits(found):
     return round(sum(c.share * c.num_studies for c in found)), sum(c.num_studies for c in found)
 
 
+@pytest.mark.slow
 def test_the_exponents_interval_covers():
     rng = np.random.default_rng(21)
     found = [

@@ -343,6 +343,7 @@ def test_splits_are_compared_as_the_study_compares_configurations() -> None:
     assert drawn[["gap_median", "gap_95"]].to_numpy()[0] == pytest.approx([np.median(gaps), max(gaps)])
 
 
+@pytest.mark.slow
 def test_about_a_twentieth_of_splits_differ_by_chance() -> None:
     rng = np.random.default_rng(0)
     shares = [false_differences(make_runs({"a": list(rng.normal(size=10))}), rng)["share"].iloc[0] for _ in range(60)]

@@ -317,6 +317,7 @@ CURVES = [
 ]
 
 
+@pytest.mark.slow
 def test_intervals_cover_on_curves_that_follow_a_law() -> None:
     rng = np.random.default_rng(11)
     found = [coverage(truth, counts, 1, rng) for truth in CURVES for counts in COUNTS.values()]

@@ -175,6 +175,7 @@ def test_all_comparisons_by_a_measure_are_corrected_together_and_what_cannot_be_
     assert "env.id" in scores.loc[("A", "C", "lr=1"), "obstacles"][0]
 
 
+@pytest.mark.slow
 def test_two_draws_of_the_same_are_called_different_in_about_5_percent() -> None:
     rng = np.random.default_rng(0)
     p = []

@@ -33,6 +33,7 @@ def test_an_order_that_is_the_same_everywhere_is_found_and_one_that_turns_around
     assert found.mean.low <= found.mean.estimate <= found.mean.high
 
 
+@pytest.mark.slow
 def test_environments_with_nothing_in_common_are_seldom_called_alike() -> None:
     """Noise alone in both: the interval is above 0 in at most 2.5% of cases, as it promises, and below as often."""
     rng = np.random.default_rng(0)

@@ -59,7 +59,7 @@ def test_runs_that_logged_nothing_are_read_beside_others(written: Written, witho
 # The server's limits, and the cache.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_more_points_than_the_server_gives_in_one_answer_are_all_read(written: Written, server: str) -> None:
     runs = [written.ids["a s=0"], written.ids["b s=0"]]
     cut = urllib.request.urlopen(

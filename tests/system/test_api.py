@@ -267,6 +267,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "outputs/mlflow.db").is_file()
 
 
+@pytest.mark.nightly
 @pytest.mark.ray
 def test_a_notebook_shows_what_a_log_file_would_and_can_go_on(tmp_path: Path) -> None:
     words = [*TINY, *EPISODES, "seeds=[0]", "study.space={}"]

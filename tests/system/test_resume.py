@@ -43,6 +43,7 @@ from tests.support.suite import PlanOf
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
+@pytest.mark.nightly  # tests/system/test_key.py kills one at every change
 def test_a_study_whose_driver_is_killed_resumes_to_the_same_to_the_bit(killed: Killed, reference: Path) -> None:
     out = killed.out
     before = {path: path.read_bytes() for path in out.glob("studies/*/trials/*/events.jsonl")}
