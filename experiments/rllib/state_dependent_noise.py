@@ -3,7 +3,8 @@ it sees, and the same one for many steps.
 
 To the means is added a random linear function of the features in front of the policy's last layer, one for each
 environment, whose weights are drawn anew every so many env steps. By itself each action has the policy's own
-distribution, whose standard deviations are the head's (`fast.networks.state_dependent`). Stable-Baselines3 draws one
+distribution, whose standard deviations are the head's (`fast.networks.state_dependent`). As in Stable-Baselines3
+(common/policies.py, sac/policies.py) these train the features of SAC and TQC, and not those of PPO. It draws one
 function for all rows when SAC is updated; here each row is drawn by itself, from the same distribution.
 """
 
@@ -27,6 +28,7 @@ LOG_STD = "state_dependent_log_std"
 class _StateDependentNoise(NoisyModule):
     """The common part of the modules."""
 
+    _learns_features = True
     _weights: torch.Tensor | None = None
     _step = 0
 
@@ -34,7 +36,8 @@ class _StateDependentNoise(NoisyModule):
         """As RLlib's, with the head."""
         super().setup()
         rllibs: Any = self.pi
-        self.pi: StateDependentHead = StateDependentHead(rllibs, self.action_space.shape[0], self.model_config[LOG_STD])
+        start, num_actions = self.model_config[LOG_STD], self.action_space.shape[0]
+        self.pi: StateDependentHead = StateDependentHead(rllibs, num_actions, start, self._learns_features)
 
     def next_departures(self, gaussian: Any) -> torch.Tensor:
         """The function of the features that is held now."""
@@ -53,9 +56,13 @@ class _StateDependentNoise(NoisyModule):
 class StateDependentPPOModule(_StateDependentNoise, DefaultPPOTorchRLModule):  # type: ignore[misc]
     """PPO's."""
 
+    _learns_features = False
+
 
 class StateDependentPreprocessedPPOModule(_StateDependentNoise, PreprocessedPPOModule):
     """The same with preprocessing."""
+
+    _learns_features = False
 
 
 class StateDependentSACModule(_StateDependentNoise, DefaultSACTorchRLModule):  # type: ignore[misc]

@@ -121,6 +121,16 @@ def test_its_gradients_are_written_out_as_those_of_rllibs_networks(plan_of: Plan
     assert gradients[ppo.pi.log_std].abs().min() > 0
 
 
+@pytest.mark.parametrize("algorithm", KINDS)
+def test_deviations_train_the_features_of_algorithms_that_replay(plan_of: PlanOf, algorithm: str) -> None:
+    head = module_of(plan_of, f"algorithm={algorithm}", HOLD_3).pi
+    inputs = torch.randn(5, head.net.mlp[0].in_features, requires_grad=True)
+    log_stds = head(inputs).chunk(2, dim=-1)[1]
+    log_stds.sum().backward()
+    assert (inputs.grad is not None and bool(inputs.grad.any())) == (algorithm != "ppo")
+    assert head.log_std.grad.any()
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("config_class", "module_class"),

@@ -18,7 +18,7 @@ SAC = (*REPLAY, *ONE, "algorithm=sac")
 @pytest.mark.parametrize(
     ("settings", "noise"),
     [
-        pytest.param(PPO, PINK, id="ppo, coloured"),
+        pytest.param(PPO, PINK, id="ppo, coloured", marks=pytest.mark.slow),
         pytest.param(SAC, PINK, id="sac, coloured", marks=pytest.mark.nightly),
         pytest.param(PPO, STATE_DEPENDENT, id="ppo, state-dependent", marks=pytest.mark.nightly),
         pytest.param(SAC, STATE_DEPENDENT, id="sac, state-dependent", marks=pytest.mark.slow),

@@ -130,16 +130,26 @@ class Perceptron:
         """What the last layer was given last, [rows, features]."""
         return self._layers[-1].inputs
 
-    def backward(self, gradient: torch.Tensor, to_inputs: bool, is_own: bool = False) -> torch.Tensor:
+    def backward(
+        self,
+        gradient: torch.Tensor,
+        to_inputs: bool,
+        is_own: bool = False,
+        of_features: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """Compute the parameters' gradients from that of the outputs.
 
         Args:
             gradient: Of the outputs; overwritten if it `is_own`.
             to_inputs: Whether to return that of the inputs.
             is_own: Whether nobody else wants it afterwards.
+            of_features: Gradient that `features` have from elsewhere.
         """
         for layer in reversed(self._layers):
-            gradient = layer.backward(gradient, to_inputs or layer is not self._layers[0], is_own)
+            goes_on = to_inputs or layer is not self._layers[0]
+            gradient = layer.backward(gradient, goes_on, is_own)
+            if of_features is not None and goes_on and layer is self._layers[-1]:
+                gradient += of_features
             is_own = True
         return gradient
 

@@ -97,6 +97,9 @@ class LogStds:
         gradients: Gradients of all its parameters, if there is to be a backward pass.
     """
 
+    of_features = None
+    """As of `StateDependentStds`."""
+
     def __init__(self, head: Any, gradients: Gradients | None = None) -> None:
         self._free = head.log_std.detach() if type(head) is TorchFreeLogStdMLPHead else None
         self._gradient = None if self._free is None or gradients is None else gradients[head.log_std]

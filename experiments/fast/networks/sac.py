@@ -150,7 +150,8 @@ class SACNetworks:
         ]
         of_inputs = [gradient[:, -self._num_actions :] for gradient in of_inputs]
         of_actions = of_inputs[0] if len(of_inputs) == 1 else of_inputs[0] + of_inputs[1]
-        self._policy.backward(self._log_stds.backward(self._draws.backward(of_actions, of_logp)), to_inputs=False)
+        of_outputs = self._log_stds.backward(self._draws.backward(of_actions, of_logp))
+        self._policy.backward(of_outputs, to_inputs=False, of_features=self._log_stds.of_features)
 
 
 def _policy_layers(module: Any) -> Layers:

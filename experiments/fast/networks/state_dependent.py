@@ -3,8 +3,8 @@ state-dependent exploration (gSDE; Raffin et al. 2022, "Smooth exploration for r
 2005.05719, section 3).
 
 With features f [F] in front of the last layer and a weight's standard deviation s_ij, what a weight matrix of
-independent normal numbers adds to the mean of action j has variance sum_i f_i^2 s_ij^2. As in Stable-Baselines3
-(common/distributions.py: `StateDependentNoiseDistribution`, `learn_features=False`) the features are not trained by it.
+independent normal numbers adds to the mean of action j has variance sum_i f_i^2 s_ij^2. The features are trained by it
+or not, as in Stable-Baselines3 (common/distributions.py: `StateDependentNoiseDistribution`, `learn_features`).
 """
 
 from typing import Any
@@ -25,14 +25,17 @@ class StateDependentHead(nn.Module):
         head: RLlib's, of a Gaussian policy, which is taken apart: its last layer keeps the weights of the means.
         num_actions: Of the action space.
         log_std: Natural logarithm of all weights' standard deviations at the start.
+        learns_features: Whether the features are trained by the standard deviations that they make.
 
     Attributes:
+        learns_features: As given.
         log_std: The same as they are trained, [features, actions].
         features: Of the last forward pass, [rows, ..., features].
     """
 
-    def __init__(self, head: Any, num_actions: int, log_std: float) -> None:
+    def __init__(self, head: Any, num_actions: int, log_std: float, learns_features: bool) -> None:
         super().__init__()
+        self.learns_features = learns_features
         self.net = head.net
         means = self.net.mlp[-1]
         means.out_features = num_actions
@@ -45,7 +48,8 @@ class StateDependentHead(nn.Module):
         """[rows, ..., inputs] to means and logarithms of standard deviations, [rows, ..., 2 actions]."""
         features = self.net.mlp[:-1](inputs)
         self.features = features.detach()
-        log_stds = 0.5 * _variances(self.features.pow(2), (2.0 * self.log_std).exp()).log()
+        seen = features if self.learns_features else self.features
+        log_stds = 0.5 * _variances(seen.pow(2), (2.0 * self.log_std).exp()).log()
         return torch.cat([self.net.mlp[-1](features), log_stds], dim=-1)
 
 
@@ -55,11 +59,18 @@ class StateDependentStds:
     Args:
         head: Its parameter may change, not be replaced.
         gradients: Gradients of all its parameters.
+
+    Attributes:
+        of_features: Gradient of the features, [rows, features], of the last backward pass; None if they are not
+            trained.
     """
+
+    of_features: torch.Tensor | None = None
 
     def __init__(self, head: StateDependentHead, gradients: Gradients) -> None:
         self._log_std, self._gradient = head.log_std.detach(), gradients[head.log_std]
-        self._squares = self._of_weights = self._found = torch.empty(0)
+        self._learns_features = head.learns_features
+        self._features = self._squares = self._of_weights = self._found = torch.empty(0)
 
     def complete(self, outputs: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
         """The network's outputs, [rows, actions], as inputs of the distribution.
@@ -68,14 +79,19 @@ class StateDependentStds:
             outputs: Means.
             features: What the last layer made them of, [rows, features].
         """
-        self._squares, self._of_weights = features.pow(2), (2.0 * self._log_std).exp()
+        self._features, self._squares, self._of_weights = features, features.pow(2), (2.0 * self._log_std).exp()
         self._found = _variances(self._squares, self._of_weights)
         return torch.cat([outputs, 0.5 * self._found.log()], dim=-1)
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient of the means, from that of what `complete` made of them last; sets that of the parameter."""
+        """The gradient of the means, from that of what `complete` made of them last; sets those of the parameter and,
+        where they are trained, of the features.
+        """
         means, log_stds = torch.chunk(gradient, 2, dim=-1)
-        self._gradient.copy_(self._squares.t().mm(log_stds * 0.5 / self._found) * self._of_weights * 2.0)
+        of_variances = log_stds * 0.5 / self._found
+        self._gradient.copy_(self._squares.t().mm(of_variances) * self._of_weights * 2.0)
+        if self._learns_features:
+            self.of_features = of_variances.mm(self._of_weights.t()) * (self._features * 2.0)
         return means
 
 
