@@ -38,11 +38,9 @@ BATCH_512 = "algorithm.training.train_batch_size_per_learner=512"
 @pytest.mark.parametrize(
     ("study", "algorithm", "env"),
     [
-        *(("smoke", *pair) for pair in PAIRS),
-        *(
-            pytest.param("lr_batch", *pair, marks=() if pair[1] in ("cartpole", "pendulum") else pytest.mark.slow)
-            for pair in PAIRS
-        ),
+        pytest.param(study, *pair, marks=() if pair[1] in ("cartpole", "pendulum") else pytest.mark.slow)
+        for study in ("smoke", "lr_batch")
+        for pair in PAIRS
     ],
 )
 def test_a_study_asks_every_algorithm_on_every_environment_that_its_action_space_allows(
