@@ -4,8 +4,8 @@ it sees, and the same one for many steps.
 To the means is added a random linear function of the features in front of the policy's last layer, one for each
 environment, whose weights are drawn anew every so many env steps. By itself each action has the policy's own
 distribution, whose standard deviations are the head's (`fast.networks.state_dependent`). As in Stable-Baselines3
-(common/policies.py, sac/policies.py) these train the features of SAC and TQC, and not those of PPO. It draws one
-function for all rows when SAC is updated; here each row is drawn by itself, from the same distribution.
+(common/policies.py, sac/policies.py) these train the features of SAC and TQC, not those of PPO. When SAC is updated,
+Stable-Baselines3 draws one function for all rows; here each row is drawn by itself, from the same distribution.
 """
 
 from typing import Any
