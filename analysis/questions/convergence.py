@@ -27,18 +27,15 @@ WALL_POINTS = 60
 """Points of a curve over seconds, whose seeds have no common grid."""
 
 
-def by_seed(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
+def by_seed(runs: pd.DataFrame, measure: str | list[str]) -> pd.DataFrame:
     """A measure as a matrix, a row a configuration, a column a seed; NaN where there is no value.
 
     Args:
         runs: Of one environment.
-        measure: A column of `runs`.
+        measure: A column of `runs`; of several there are as many matrices side by side, under their names.
     """
-    return runs.pivot(index="config", columns="seed", values=measure).reindex(_configs_of(runs)).astype(float)
-
-
-def _configs_of(runs: pd.DataFrame) -> pd.Index:
-    return runs["config"].cat.remove_unused_categories().cat.categories
+    configs = runs["config"].cat.remove_unused_categories().cat.categories
+    return runs.pivot(index="config", columns="seed", values=measure).reindex(configs).astype(float)
 
 
 def carried_on(curve: pd.DataFrame, budget: float) -> pd.DataFrame:
@@ -108,10 +105,10 @@ def summarise(runs: pd.DataFrame, axes: Sequence[str] = ()) -> pd.DataFrame:
     table["num_at_end"] = at_end.reindex(table.index).fillna(0).astype(int)
     columns = {f"{measure}{end}": np.full(len(table), np.nan) for measure in MEASURES for end in ("", "_low", "_high")}
     for _, part in finished.groupby("env", observed=True, sort=False):
-        configs = _configs_of(part)
+        matrices = by_seed(part, list(MEASURES))
+        configs = matrices.index
         near = _without_crashed(neighbours(planned.loc[configs], axes), configs, part)
         rows = table.index.get_indexer(configs)
-        matrices = part.pivot(index="config", columns="seed", values=list(MEASURES)).reindex(configs).astype(float)
         for measure in MEASURES:
             logarithmic, matrix = measure in SPEEDS, matrices[measure].to_numpy()
             values = np.log(matrix) if logarithmic else matrix

@@ -28,7 +28,6 @@ LOG_STD = "state_dependent_log_std"
 class _StateDependentNoise(NoisyModule):
     """The common part of the modules."""
 
-    _learns_features = True
     _weights: torch.Tensor | None = None
     _step = 0
 
@@ -37,7 +36,8 @@ class _StateDependentNoise(NoisyModule):
         super().setup()
         rllibs: Any = self.pi
         start, num_actions = self.model_config[LOG_STD], self.action_space.shape[0]
-        self.pi: StateDependentHead = StateDependentHead(rllibs, num_actions, start, self._learns_features)
+        learns_features = not isinstance(self, DefaultPPOTorchRLModule)
+        self.pi: StateDependentHead = StateDependentHead(rllibs, num_actions, start, learns_features)
 
     def next_departures(self, gaussian: Any) -> torch.Tensor:
         """The function of the features that is held now."""
@@ -56,13 +56,9 @@ class _StateDependentNoise(NoisyModule):
 class StateDependentPPOModule(_StateDependentNoise, DefaultPPOTorchRLModule):  # type: ignore[misc]
     """PPO's."""
 
-    _learns_features = False
-
 
 class StateDependentPreprocessedPPOModule(_StateDependentNoise, PreprocessedPPOModule):
     """The same with preprocessing."""
-
-    _learns_features = False
 
 
 class StateDependentSACModule(_StateDependentNoise, DefaultSACTorchRLModule):  # type: ignore[misc]

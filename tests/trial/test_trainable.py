@@ -111,8 +111,8 @@ def test_signs_of_life_come_between_the_iterations_of_an_algorithm_that_replays(
     plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch, fast: str
 ) -> None:
     monkeypatch.setattr("experiments.trial.heartbeat.EVERY_S", 0.0)
-    slow = ("report_every_env_steps=400", "checkpoint.every_env_steps=400", f"fast={fast}")
-    config = plan_of(*REPLAY, *COUNT, "algorithm=dqn", "hardware.total_envs=4", "study.space={}", *slow).trials[0]
+    one_report = ("report_every_env_steps=400", "checkpoint.every_env_steps=400", f"fast={fast}")
+    config = plan_of(*REPLAY, *COUNT, "algorithm=dqn", "hardware.total_envs=4", "study.space={}", *one_report).trials[0]
     trial, signs = make(config), []
     trial._heartbeat._send = lambda: signs.append(0)
     report = step(trial)
