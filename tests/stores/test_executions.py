@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from analysis import AnalysisError
@@ -47,3 +48,4 @@ def test_the_command_prints_what_resume_and_report_take(uri: str, written: Writt
     refused = run_here("experiments/list.py", f"tracking_uri={uri}", "study=none")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("error: There is no study 'none'")
+    assert not [file for file in psutil.Process().open_files() if "mlflow.db" in file.path]  # as after a process

@@ -16,6 +16,8 @@ from unittest import mock
 
 import ray
 from hydra.core.global_hydra import GlobalHydra
+from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore as ModelsStore
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore as RunsStore
 
 from experiments.study.cluster import ray_process
 from tests.support.suite import ROOT
@@ -86,6 +88,18 @@ def _kept_process(argv: list[str], with_ray: bool) -> Iterator[None]:
             GlobalHydra.instance().hydra = composing  # another instance than before, once Hydra has composed
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            _close_stores()
+
+
+def _close_stores() -> None:
+    """Close MLflow's connections, as the end of a process does.
+
+    SQLite's locks are the process's: once it has copied the file of a store to which it still has a connection,
+    another worker takes itself to be alone with the store and removes its log (sqlite.org/howtocorrupt.html, 2.2).
+    """
+    for store in (RunsStore, ModelsStore):
+        for engine in store._engine_map.values():
+            engine.dispose()
 
 
 def assert_refused(main: Callable[[list[str]], int], arguments: list[str], message: str, capsys: Any) -> None:
