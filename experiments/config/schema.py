@@ -193,7 +193,7 @@ class FaultSettings:
         max_node_losses: How often it is taken up again likewise, after a node with one of its processes was lost
             or cut off.
         stall_after_s: A trial without a sign of life for so long is ended; `None` waits for ever. A trial gives one at
-            every training step and every episode of an evaluation.
+            every step of environments and every minibatch.
     """
 
     max_restarts: Count = 3

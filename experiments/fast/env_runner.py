@@ -183,6 +183,9 @@ class FastEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc]  # RLlib ships 
             self._make_on_episode_callback("on_episode_end", env_index, {env_index: episode})
         return [episode for _, episode in fragment.ended]
 
+    def on_step(self) -> None:
+        """Hook for subclasses: called at every step of all environments."""
+
     def on_steps(self, observations: np.ndarray, rewards: np.ndarray) -> None:
         """Hook for subclasses: called with the data of env steps, before episodes are made of them.
 

@@ -112,7 +112,9 @@ class Fragment:
         to_module, runner._cached_to_module = runner._cached_to_module, None
         device, dtype = to_module[Columns.OBS].device, to_module[Columns.OBS].dtype
         inference_s = env_s = 0.0
+        on_step = runner.on_step
         while self.env_steps < num_timesteps:
+            on_step()
             start = time.perf_counter()
             if not self._observations:
                 actions, for_env = self._first_actions(forward(to_module, 0))

@@ -93,6 +93,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             [minibatches - 1]. Those of the last one are logged afterwards.
         last_minibatch: If set, it is called once per update with a module's id, the last minibatch and the module's
             outputs for it, before its step.
+        on_minibatch: If set, it is called at every minibatch of a fast update.
         whole_batch: If set, it is called once per fast update with a module's id and the batch, before the first step.
         stock: RLlib's learner whose updates these are. Of a subclass for a learner that has a loss of its own, say:
             that learner, which it inherits from as well.
@@ -102,6 +103,7 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
     minibatch_values: Callable[[str, dict[str, torch.Tensor]], None] | None = None
     last_minibatch: Callable[[str, Rows, dict[str, Any]], None] | None = None
     whole_batch: Callable[[str, Rows], None] | None = None
+    on_minibatch: Callable[[], None] | None = None
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -232,6 +234,8 @@ class FastPPOTorchLearner(PPOTorchLearner):  # type: ignore[misc]  # RLlib ships
             block = {key: rows.index_select(0, where) for key, rows in batch.items()}
             num_left -= len(index) // size
             for number, columns in enumerate(split(loss.columns(block, size), size)[: None if num_left else -1]):
+                if self.on_minibatch is not None:
+                    self.on_minibatch()
                 rows = functools.partial(minibatch_of, block, number, size)
                 step = self._step_without_autograd(adam, config, loss, networks, rows, columns) if networks else None
                 step = step or self._step_with_autograd(adam, config, loss, rows, columns)

@@ -161,6 +161,7 @@ class DirectSampler:
         Returns how many env steps it was; None if it failed and the environments are new.
         """
         runner, start = self._runner, time.perf_counter()
+        runner.on_step()
         with torch.no_grad():
             actions, for_env, outputs = self._act(taken)
         stepping = time.perf_counter()

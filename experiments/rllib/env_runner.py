@@ -19,6 +19,10 @@ from experiments.rllib.results import SPANS, NonFiniteError
 from experiments.rllib.runner_clock import RunnerClock
 
 
+def _nothing() -> None:
+    pass
+
+
 class EnvRunnerError(RuntimeError):
     """A runner failed; the message is the error's class and first line."""
 
@@ -33,6 +37,7 @@ class _Observed:
 
     Attributes:
         gatherer: Gathers what is sampled; None if no statistics of it are wanted.
+        on_step: Called at every step of the environments, all at once.
     """
 
     config: Any
@@ -49,6 +54,7 @@ class _Observed:
             raise
         except Exception as error:
             raise EnvRunnerError(reason_of(error)) from error
+        self.on_step: Callable[[], None] = _nothing
         self.gatherer = gatherer_of(self)
         self._is_replayed = hasattr(self.config, "replay_buffer_config")
         self._clock = RunnerClock()
@@ -135,8 +141,9 @@ class _Observed:
         self._check_finite("observation", observations)
         return observations, infos
 
-    @deferrable  # the fast runner calls `on_steps`
+    @deferrable  # the fast runner calls `on_step` and `on_steps`
     def _try_env_step(self, actions: Any) -> Any:
+        self.on_step()
         try:
             results = super()._try_env_step(actions)  # type: ignore[misc]
         except RuntimeError as error:

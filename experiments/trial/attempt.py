@@ -35,6 +35,15 @@ class Attempt:
     cause: str = "process"
     heartbeats: Any = None
 
+    def give_sign(self, trial: str) -> None:
+        """Give a sign of life; any process of the trial may.
+
+        Args:
+            trial: Name of the trial's folder.
+        """
+        if self.heartbeats is not None:
+            self.heartbeats.add.remote(trial, self.number)
+
     def tell_memory(self, trial: str, resident_bytes: int, driver: Address | None, logs: Path) -> None:
         """Tell the driver what the trial's processes take: by a file where it is on the same host, since the actor that
         takes the signs of life may be killed beside them, else by that actor.

@@ -7,7 +7,10 @@ EVERY_S = 1.0
 
 
 class Heartbeat:
-    """Leaves a sign of life, at most one in `EVERY_S`, so that it can be done often."""
+    """Leaves a sign of life, at most one in `EVERY_S`, so that it can be done often.
+
+    A process that a copy of it is sent to leaves its own.
+    """
 
     def __init__(self, send: Callable[[], object]) -> None:
         """Send signs of life by calling `send`."""

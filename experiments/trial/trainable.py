@@ -99,7 +99,6 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         self._logs = Path(self.logdir)  # which is another trial's when this one is let go of
         self._has_folder = False
         self._attempt = Attempt()
-        self._heartbeat = Heartbeat(self._send_heartbeat)
         self._memory: MemoryUse | None = None
 
     def begin(self, attempt: Attempt) -> tuple[str, ...]:
@@ -110,10 +109,6 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
         """
         self._attempt = attempt
         return own_nodes()
-
-    def _send_heartbeat(self) -> None:
-        if self._attempt.heartbeats is not None:
-            self._attempt.heartbeats.add.remote(self._trial.folder_name, self._attempt.number)
 
     def _take_folder(self) -> None:
         """Take the trial's folder, once, with what happened before."""
@@ -217,7 +212,12 @@ class Trial(Trainable):  # type: ignore[misc]  # Tune ships no type information
             lambda size: self._attempt.tell_memory(self._trial.folder_name, size, self._driver, self._logs)
         )
         self._training = training = TrainingLoop(
-            self._trial, self._heartbeat, self._state, self._storage, self._measure_system, self._driver
+            self._trial,
+            Heartbeat(partial(self._attempt.give_sign, self._trial.folder_name)),
+            self._state,
+            self._storage,
+            self._measure_system,
+            self._driver,
         )
         self._state.changed()  # notes what was imported with the environment
         self._memory.add(training.processes())

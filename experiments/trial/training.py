@@ -38,7 +38,7 @@ from experiments.rllib.results import (
     sampled_spans,
 )
 from experiments.rllib.seeding import Role, stream_seeds
-from experiments.rllib.training_steps import call_after_training_steps
+from experiments.rllib.signs_of_life import call_while_working
 from experiments.trial.counters import Counters
 from experiments.trial.evaluation import Evaluation, KeptEnvironments, Playing, evaluate
 from experiments.trial.events import Event, event_of, record_of
@@ -80,7 +80,7 @@ class TrainingLoop:
 
         Args:
             trial: The trial to train.
-            heartbeat: Leaves a sign of life; called after every training step and episode.
+            heartbeat: Leaves a sign of life; called by every process of the trial whenever it has done something.
             state: State of the trial's process, since the trial came to it.
             storage: Tune's: RLlib keeps its own log folder within the study's, instead of one in the home directory.
             measure_system: Whether CPU, memory and GPU use are measured.
@@ -102,7 +102,7 @@ class TrainingLoop:
         self._clock.attach(algorithm.metrics)
         if isinstance(algorithm, FastOffPolicy):
             algorithm.on_seconds = self._clock.add
-        call_after_training_steps(algorithm, lambda env_steps: heartbeat())
+        call_while_working(algorithm, heartbeat)
         self._has_kl = bool(getattr(config, "use_kl_loss", False))
         self._has_minibatches = config.minibatch_size is not None
         self._epochs = (config.num_epochs or 1) if self._has_minibatches else 1

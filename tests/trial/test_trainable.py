@@ -1,19 +1,24 @@
 """The real Trainable on real RLlib, small: what it reports, when it stops, how it fails."""
 
+import functools
 import math
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from experiments.contract import METRICS
+from experiments.planning.machines import Cluster, Node
+from experiments.rllib.signs_of_life import call_while_working
 from experiments.trial.attempt import Attempt, UnfitNodeError
 from experiments.trial.events import Ended, Restarted, Started
 from experiments.trial.folder import TrialFolder
 from experiments.trial.tune_keys import EVENTS, MEASURE_SYSTEM, RECYCLE_PROCESS, TRIAL
 from tests.support.suite import PlanOf
-from tests.support.trials import COUNT, FAILURE, REPLAY, WEIGHTS, Make, run, step, tiny
+from tests.support.trials import COUNT, FAILURE, REPLAY, TINY, WEIGHTS, Make, run, step, tiny
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_instance")]
 
@@ -113,11 +118,52 @@ def test_signs_of_life_come_between_the_iterations_of_an_algorithm_that_replays(
     monkeypatch.setattr("experiments.trial.heartbeat.EVERY_S", 0.0)
     one_report = ("report_every_env_steps=400", "checkpoint.every_env_steps=400", f"fast={fast}")
     config = plan_of(*REPLAY, *COUNT, "algorithm=dqn", "hardware.total_envs=4", "study.space={}", *one_report).trials[0]
-    trial, signs = make(config), []
-    trial._heartbeat._send = lambda: signs.append(0)
+    trial, signs = make(config), list[Any]()
+    trial.begin(Attempt(heartbeats=actor_that_adds_to(signs)))
     report = step(trial)
     played = config.evaluation.episodes + config.evaluation.final_episodes
     assert len(signs) - played > 5 * report["progress/iterations"]
+
+
+@pytest.mark.parametrize("fast", ["true", "false"])
+def test_signs_of_life_come_within_a_training_step_however_long_it_takes(
+    plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch, fast: str
+) -> None:
+    monkeypatch.setattr("experiments.trial.heartbeat.EVERY_S", 0.0)
+    trial, signs = make(tiny(plan_of, f"fast={fast}", "hardware.total_envs=1")), list[Any]()
+    trial.begin(Attempt(heartbeats=actor_that_adds_to(signs)))
+    trial._take_folder()
+    trial._start()
+    training, seen = trial._training.algorithm.config, len(signs)
+    trial._training.algorithm.training_step()
+    batch, minibatch = training.train_batch_size_per_learner, training.minibatch_size
+    assert len(signs) - seen >= batch + training.num_epochs * batch / minibatch
+
+
+@pytest.mark.slow
+def test_runners_and_learners_in_processes_of_their_own_give_signs_of_life(
+    plan_of: PlanOf, make: Make, tmp_path: Path
+) -> None:
+    processes = ("hardware.num_env_runners=1", "++hardware.num_learners=1")
+    trial = make(plan_of(*TINY, *processes, cluster=Cluster((Node(4, 0),))).trials[0])
+    trial._start()
+    algorithm = trial._training.algorithm
+    call_while_working(algorithm, functools.partial(note_process, tmp_path))
+    algorithm.training_step()
+    others = [
+        *algorithm.env_runner_group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False),
+        *(each.get() for each in algorithm.learner_group.foreach_learner(lambda learner: os.getpid())),
+    ]
+    assert len(others) == 2
+    assert {path.name for path in tmp_path.iterdir()} >= {str(pid) for pid in (os.getpid(), *others)}
+
+
+def note_process(folder: Path) -> None:
+    (folder / str(os.getpid())).touch()
+
+
+def actor_that_adds_to(signs: list[Any]) -> SimpleNamespace:
+    return SimpleNamespace(add=SimpleNamespace(remote=lambda *sign: signs.append(sign)))
 
 
 def test_a_process_that_grew_too_much_is_recycled(plan_of: PlanOf, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,8 +292,7 @@ def test_a_process_has_the_drivers_attempt_and_sends_it_its_signs_of_life(
     folder.log.add(Started())
     folder.log.add(Started())
     trial = make(config, folder=folder.path)
-    heartbeats = SimpleNamespace(add=SimpleNamespace(remote=lambda *sign: signs.append(sign)))
-    trial.begin(Attempt(2, "second was lost", "node", heartbeats))
+    trial.begin(Attempt(2, "second was lost", "node", actor_that_adds_to(signs)))
     step(trial)
     restart = folder.log.all()[2]
     assert isinstance(restart, Restarted)
