@@ -113,11 +113,12 @@ def keep_curves(points: pd.DataFrame, file: Path = CURVES) -> None:
     scratch.replace(file)
 
 
-def keep(rows: pd.DataFrame, file: Path = MEASURED) -> None:
+def keep(rows: pd.DataFrame, file: Path = MEASURED, key: Sequence[str] = _KEY) -> None:
     """Add trials to what was measured; a trial that was measured before is replaced.
 
     Args:
         rows: With `COLUMNS`.
         file: CSV.
+        key: Of them, what tells a trial from others.
     """
-    kept.keep(rows, file, COLUMNS, _KEY)
+    kept.keep(rows, file, COLUMNS, key)

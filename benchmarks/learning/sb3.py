@@ -1,7 +1,9 @@
-"""Stable-Baselines3's PPO and DQN on pairs of `pairs.csv`, at the very settings that the suite ships,
+r"""Stable-Baselines3's PPO, DQN and SAC on pairs of `pairs.csv`, at the very settings that the suite ships,
 scored as the suite scores.
 
     python -m benchmarks.learning.sb3 ppo-halfcheetah ppo-hopper ppo-walker2d dqn-lunarlander
+    python -m benchmarks.learning.sb3 sac-halfcheetah budget_env_steps=50000 \
+        ++algorithm.training.state_dependent_noise_steps=8
 
 For MuJoCo, whose published scores are of older versions of the environments, and for DQN, whose published scores are
 of one run each where seeds differ. Trials are kept one by one in `benchmarks/learning/data/sb3.csv`; needs
@@ -29,23 +31,24 @@ from benchmarks.support.harness import say
 from experiments.config.trial_config import TrialConfig
 from experiments.rllib.algorithms import defaults_of
 from experiments.rllib.seeding import Role, stream_seed
+from experiments.rllib.state_dependent_noise import HELD, LOG_STD
 from experiments.tracking.provenance import host
 
-SEEDS = {"ppo": range(3), "dqn": range(10)}
+SEEDS = {"ppo": range(3), "dqn": range(10), "sac": range(2)}
 """DQN's are many, since they differ more."""
 BESIDE = MEASURED.with_name("sb3.csv")
 """A row a trial, as what the suite itself was measured by."""
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
 
-def train(job: tuple[Pair, int]) -> dict[str, Any]:
+def train(job: tuple[Pair, int, Sequence[str]]) -> dict[str, Any]:
     """Train and score one seed of a pair; a row of `BESIDE`."""
     os.nice(19)
     torch.set_num_threads(1)
     from stable_baselines3.common.env_util import make_vec_env
 
-    pair, seed = job
-    trial = trial_of(pair, seed)
+    pair, seed, overrides = job
+    trial = trial_of(pair, seed, overrides)
     start = time.perf_counter()
     envs: Any = make_vec_env(
         trial.env.id,
@@ -56,7 +59,7 @@ def train(job: tuple[Pair, int]) -> dict[str, Any]:
     if pair.algorithm == "ppo":
         model, normalised = _ppo(trial, envs, seed)
     else:
-        model, normalised = _dqn(trial, envs, seed), envs
+        model, normalised = (_dqn if pair.algorithm == "dqn" else _sac)(trial, envs, seed), envs
     model.learn(trial.budget_env_steps)
     train_s = time.perf_counter() - start
     held_out = gym.make_vec(
@@ -115,32 +118,21 @@ def _ppo(trial: TrialConfig, envs: Any, seed: int) -> tuple[Any, Any]:
 
 
 def _dqn(trial: TrialConfig, envs: Any, seed: int) -> Any:
-    """Plain DQN, with as many updates at once after as many env steps as the suite's."""
+    """Plain DQN."""
     from stable_baselines3 import DQN
 
-    training, networks, defaults = (
-        trial.algorithm["training"],
-        trial.algorithm["rl_module"],
-        defaults_of(trial.algorithm),
-    )
-    fragment = trial.algorithm["env_runners"].get("rollout_fragment_length", defaults.rollout_fragment_length)
-    per_env_step = training["training_intensity"] / training["train_batch_size_per_learner"]
+    training, networks = trial.algorithm["training"], trial.algorithm["rl_module"]
     (_, first), (explored, last) = training["epsilon"]
     return DQN(
         "MlpPolicy",
         envs,
+        **_replaying(trial, envs),
         learning_rate=_rate(training["lr"], trial.budget_env_steps),
-        buffer_size=training["replay_buffer_config"]["capacity"],
-        learning_starts=training["num_steps_sampled_before_learning_starts"],
-        batch_size=training["train_batch_size_per_learner"],
-        gamma=training["gamma"],
-        train_freq=fragment,
-        gradient_steps=round(fragment * envs.num_envs * per_env_step),
         target_update_interval=training["target_network_update_freq"],
         exploration_fraction=explored / trial.budget_env_steps,
         exploration_initial_eps=first,
         exploration_final_eps=last,
-        max_grad_norm=training.get("grad_clip", defaults.grad_clip),
+        max_grad_norm=training.get("grad_clip", defaults_of(trial.algorithm).grad_clip),
         policy_kwargs={
             "net_arch": networks["fcnet_hiddens"],
             "activation_fn": _ACTIVATIONS[networks["fcnet_activation"]],
@@ -148,6 +140,49 @@ def _dqn(trial: TrialConfig, envs: Any, seed: int) -> Any:
         seed=seed,
         device="cpu",
     )
+
+
+def _sac(trial: TrialConfig, envs: Any, seed: int) -> Any:
+    """SAC with a temperature that is learned, by white noise or gSDE, of which Stable-Baselines3 draws a new function
+    at each rollout: rollouts are as long as it is held.
+    """
+    from stable_baselines3 import SAC
+
+    training, networks = trial.algorithm["training"], trial.algorithm["rl_module"]
+    return SAC(
+        "MlpPolicy",
+        envs,
+        **_replaying(trial, envs, training.get(HELD)),
+        learning_rate=training["actor_lr"],
+        tau=training.get("tau", defaults_of(trial.algorithm).tau),
+        use_sde=bool(training.get(HELD)),
+        sde_sample_freq=training.get(HELD) or -1,
+        policy_kwargs={
+            "net_arch": networks["fcnet_hiddens"],
+            "activation_fn": _ACTIVATIONS[networks["fcnet_activation"]],
+            "log_std_init": training.get(LOG_STD, -3.0),
+        },
+        seed=seed,
+        device="cpu",
+    )
+
+
+def _replaying(trial: TrialConfig, envs: Any, fragment: int | None = None) -> dict[str, Any]:
+    """What DQN and SAC share; unless told otherwise, with as many updates at once after as many env steps as the
+    suite's.
+    """
+    training, defaults = trial.algorithm["training"], defaults_of(trial.algorithm)
+    own = trial.algorithm["env_runners"].get("rollout_fragment_length", defaults.rollout_fragment_length)
+    fragment = fragment or (1 if own == "auto" else own)
+    per_env_step = training["training_intensity"] / training["train_batch_size_per_learner"]
+    return {
+        "buffer_size": training["replay_buffer_config"]["capacity"],
+        "learning_starts": training["num_steps_sampled_before_learning_starts"],
+        "batch_size": training["train_batch_size_per_learner"],
+        "gamma": training["gamma"],
+        "train_freq": fragment,
+        "gradient_steps": round(fragment * envs.num_envs * per_env_step),
+    }
 
 
 def _rate(rate: float | Sequence[Sequence[float]], env_steps: int) -> float | Callable[[float], float]:
@@ -161,27 +196,30 @@ def _rate(rate: float | Sequence[Sequence[float]], env_steps: int) -> float | Ca
 def main() -> None:
     """Train what is missing, two at a time."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.sb3", description=__doc__)
-    parser.add_argument("pairs", nargs="+", help="such as ppo-hopper, of benchmarks/learning/pairs.csv")
-    arguments = parser.parse_args()
+    parser.add_argument("words", nargs="+", help="pairs of benchmarks/learning/pairs.csv, and settings of all of them")
+    words = parser.parse_args().words
+    names, overrides = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     of_name = {f"{pair.algorithm}-{pair.env}": pair for pair in pairs() if pair.algorithm in SEEDS}
-    if unknown := sorted({*arguments.pairs} - {*of_name}):
-        parser.error(f"there is no pair {unknown[0]!r} of PPO or DQN in benchmarks/learning/pairs.csv")
-    for name in arguments.pairs:
-        training = trial_of(of_name[name], 0).algorithm["training"]
+    if unknown := sorted({*names} - {*of_name}):
+        parser.error(f"there is no pair {unknown[0]!r} of PPO, DQN or SAC in benchmarks/learning/pairs.csv")
+    for name in names:
+        training = trial_of(of_name[name], 0, overrides).algorithm["training"]
+        if name.startswith("sac-") and len({training[rate] for rate in ("actor_lr", "critic_lr", "alpha_lr")}) > 1:
+            parser.error(f"{name}: Stable-Baselines3's SAC has one learning rate")
         if name.startswith("dqn-") and (training["n_step"] != 1 or training["double_q"] or training["dueling"]):
             parser.error(
                 f"{name}: Stable-Baselines3's DQN has no returns of several env steps, double Q or dueling heads"
             )
     known = {(row["config_id"], row["seed"]) for row in measured(BESIDE).to_dict("records")}
     wanted = [
-        (pair, seed)
-        for pair in (of_name[name] for name in arguments.pairs)
+        (pair, seed, overrides)
+        for pair in (of_name[name] for name in names)
         for seed in SEEDS[pair.algorithm]
-        if (trial_of(pair, seed).config_id, seed) not in known
+        if (trial_of(pair, seed, overrides).config_id, seed) not in known
     ]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
         for row in pool.imap_unordered(train, wanted):
-            keep(pd.DataFrame([row]), BESIDE)
+            keep(pd.DataFrame([row]), BESIDE, ("algorithm", "env", "config_id", "seed"))
             say(f"SB3's {row['algorithm']} on {row['env']}: seed {row['seed']}")
 
 
