@@ -110,11 +110,11 @@ def _complete(pair: Pair, seeds: Sequence[int], output_dir: Path, file: Path, ov
     if began is not None and began.status in ("interrupted", "running") and set(began.runs["config_id"]) == {config_id}:
         settings = [f"resume={began.run_id}"]
     else:
-        settings.append(f"seeds=[{','.join(map(str, missing))}]")
+        settings += [f"seeds=[{','.join(map(str, missing))}]", "registry.models=none"]
     output_dir.mkdir(parents=True, exist_ok=True)
     log = output_dir / f"{name}.log"
     try:
-        run(suite_command([*settings, "report=false", "registry.models=none"], output_dir), log)
+        run(suite_command([*settings, "report=false"], output_dir), log)
     finally:
         if (study := _last(name, output_dir)) is not None:
             _keep(study, file)
