@@ -11,7 +11,7 @@ from experiments.config.errors import ConfigurationError
 from experiments.rllib import coloured_noise as coloured
 from experiments.rllib import state_dependent_noise as state_dependent
 from experiments.rllib.coloured_noise import EXPONENT
-from experiments.rllib.state_dependent_noise import HELD, LOG_STD
+from experiments.rllib.state_dependent_noise import HELD, LOG_STD, RANDOM_STEPS
 
 
 class NoiseConfig(AlgorithmConfig):  # type: ignore[misc]  # RLlib ships no type information
@@ -99,7 +99,7 @@ def put_noise_into_modules(config: AlgorithmConfig, env: str, actions: gym.Space
             f"{key}: the module class is {default.__name__}, "
             f"and only RLlib's default ones draw their actions with such noise. {fix}"
         )
-    settings = {**given, **({LOG_STD: config.state_dependent_log_std} if name == HELD else {})}
-    config.rl_module(
-        model_config={**config.model_config, **settings}, rl_module_spec=RLModuleSpec(module_class=found[0])
-    )
+    if name == HELD:
+        given[LOG_STD] = config.state_dependent_log_std
+        given[RANDOM_STEPS] = getattr(config, "num_steps_sampled_before_learning_starts", 0)  # PPO has none
+    config.rl_module(model_config={**config.model_config, **given}, rl_module_spec=RLModuleSpec(module_class=found[0]))

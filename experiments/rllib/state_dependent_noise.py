@@ -8,12 +8,14 @@ distribution, whose standard deviations are the head's (`fast.networks.state_dep
 Stable-Baselines3 draws one function for all rows; here each row is drawn by itself, from the same distribution.
 """
 
+import math
 from typing import Any
 
 import torch
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
 from ray.rllib.algorithms.tqc.torch.default_tqc_torch_rl_module import DefaultTQCTorchRLModule
+from ray.rllib.core.columns import Columns
 
 from experiments.fast.networks.state_dependent import StateDependentHead
 from experiments.fast.preprocessing.modules import PreprocessedPPOModule, PreprocessedSACModule, PreprocessedTQCModule
@@ -23,6 +25,12 @@ HELD = "state_dependent_noise_steps"
 """Setting of `training`, and its key in a module's `model_config`."""
 LOG_STD = "state_dependent_log_std"
 """The same."""
+RANDOM_STEPS = "random_env_steps"
+"""Key in a module's `model_config`: for how many env steps SAC and TQC, before they learn, take actions at random, as
+in Stable-Baselines3. With the noise that a policy begins with, which RLlib lets act, they see little."""
+LARGEST_MEAN = 2.0
+"""Of SAC's and TQC's actions before they are squashed, as in Stable-Baselines3 (sac/policies.py: `clip_mean`): beyond
+it noise makes no difference any more to what is done."""
 
 
 class _StateDependentNoise(NoisyModule):
@@ -36,8 +44,18 @@ class _StateDependentNoise(NoisyModule):
         super().setup()
         rllibs: Any = self.pi
         start, num_actions = self.model_config[LOG_STD], self.action_space.shape[0]
-        learns_features = not isinstance(self, DefaultPPOTorchRLModule)
-        self.pi: StateDependentHead = StateDependentHead(rllibs, num_actions, start, learns_features)
+        is_ppo = isinstance(self, DefaultPPOTorchRLModule)
+        largest_mean = math.inf if is_ppo else LARGEST_MEAN
+        self.pi: StateDependentHead = StateDependentHead(rllibs, num_actions, start, not is_ppo, largest_mean)
+
+    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """As it is, after uniformly random actions where there are to be some."""
+        found: dict[str, Any] = super()._forward_exploration(batch, **kwargs)
+        if kwargs["t"] >= self.model_config.get(RANDOM_STEPS, 0):
+            return found
+        actions = 2.0 * torch.rand_like(found[Columns.ACTIONS]) - 1.0
+        logp = torch.full_like(found[Columns.ACTION_LOGP], -actions.shape[-1] * math.log(2.0))
+        return {**found, Columns.ACTIONS: actions, Columns.ACTION_LOGP: logp}
 
     def next_departures(self, gaussian: Any) -> torch.Tensor:
         """The function of the features that is held now."""

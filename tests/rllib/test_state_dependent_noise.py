@@ -1,5 +1,6 @@
 """State-dependent action noise: its standard deviations, the actions that are made of it, and where it is refused."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import distributions
 from experiments.config.errors import ConfigurationError
 from experiments.fast.networks.ppo import DefaultNetworks
 from experiments.fast.networks.sac import SACNetworks
+from experiments.fast.networks.state_dependent import StateDependentStds
 from experiments.rllib import state_dependent_noise as noise
 from experiments.rllib.action_noise import restart_noise
 from experiments.rllib.coloured_noise import EXPONENT
@@ -25,6 +27,8 @@ from tests.support.noisy_modules import ONE, module_of, observations
 from tests.support.suite import PlanOf
 
 HOLD_3 = f"++algorithm.training.{HELD}=3"
+LEARNING = 10_000
+"""Env steps after which no action is taken at random any more."""
 KINDS = {
     "ppo": noise.StateDependentPPOModule,
     "sac": noise.StateDependentSACModule,
@@ -68,7 +72,7 @@ def test_an_action_is_the_mean_and_a_function_of_the_features_that_is_held(plan_
     torch.manual_seed(5)
     for step in range(5):
         batch = {Columns.OBS: batch[Columns.OBS] + 0.1}
-        found = module.forward_exploration(batch, t=0)
+        found = module.forward_exploration(batch, t=LEARNING)
         mean, std = parts(found)
         added = torch.einsum("nf,nfa->na", module.pi.features, first if step < 3 else second)
         plain: Any = distributions.Independent(distributions.Normal(mean, std), 1)
@@ -84,11 +88,31 @@ def test_an_action_is_the_mean_and_a_function_of_the_features_that_is_held(plan_
         )
     torch.manual_seed(5)
     restart_noise(module)
-    module.forward_exploration(batch, t=0)
+    module.forward_exploration(batch, t=LEARNING)
     assert torch.equal(module._weights, first)
     module.forward_inference(batch)
     assert module._step == 1  # which draws nothing
-    assert module.forward_exploration(observations(3), t=0)[Columns.ACTIONS].shape == (3, 1)
+    assert module.forward_exploration(observations(3), t=LEARNING)[Columns.ACTIONS].shape == (3, 1)
+
+
+@pytest.mark.parametrize("algorithm", KINDS)
+def test_algorithms_that_replay_act_at_random_until_they_learn(plan_of: PlanOf, algorithm: str) -> None:
+    random = 0 if algorithm == "ppo" else 1_000
+    given = [f"++algorithm.training.num_steps_sampled_before_learning_starts={random}"] if random else []
+    module = module_of(plan_of, f"algorithm={algorithm}", HOLD_3, *given)
+    batch = observations(2_000)
+    deviations = []
+    for t in (random - 1, random):
+        found = module.forward_exploration(batch, t=t)
+        deviations.append(float(found[Columns.ACTIONS].std()))
+        assert found[Columns.ACTIONS].shape == found[Columns.ACTION_DIST_INPUTS].chunk(2, dim=-1)[0].shape
+        assert found[Columns.ACTION_LOGP].shape == (2_000,)
+    assert deviations[1] < 0.3  # as it begins
+    if random:
+        assert deviations[0] == pytest.approx(3**-0.5, rel=0.05)  # of a uniform number in [-1, 1]
+        assert torch.equal(
+            module.forward_exploration(batch, t=0)[Columns.ACTION_LOGP], torch.full((2_000,), -math.log(2.0))
+        )
 
 
 def test_it_goes_with_preprocessing_and_with_memory(plan_of: PlanOf) -> None:
@@ -98,7 +122,7 @@ def test_it_goes_with_preprocessing_and_with_memory(plan_of: PlanOf) -> None:
     recurrent = module_of(plan_of, HOLD_3, *LSTM)
     state = tree.map_structure(lambda first: first.expand(4, *first.shape), recurrent.get_initial_state())
     batch = {Columns.OBS: observations(4)[Columns.OBS].unsqueeze(1), Columns.STATE_IN: state}
-    assert recurrent.forward_exploration(batch, t=0)[Columns.ACTIONS].shape == (4, 1, 1)
+    assert recurrent.forward_exploration(batch, t=LEARNING)[Columns.ACTIONS].shape == (4, 1, 1)
 
 
 def test_its_gradients_are_written_out_as_those_of_rllibs_networks(plan_of: PlanOf) -> None:
@@ -129,6 +153,27 @@ def test_deviations_train_the_features_of_algorithms_that_replay(plan_of: PlanOf
     log_stds.sum().backward()
     assert (inputs.grad is not None and bool(inputs.grad.any())) == (algorithm != "ppo")
     assert head.log_std.grad.any()
+
+
+@pytest.mark.parametrize("algorithm", KINDS)
+def test_means_of_algorithms_that_replay_end_where_noise_would_make_no_difference(
+    plan_of: PlanOf, algorithm: str
+) -> None:
+    head = module_of(plan_of, f"algorithm={algorithm}", HOLD_3).pi
+    with torch.no_grad():
+        head.net.mlp[-1].weight *= 100
+    inputs, upstream = torch.randn(50, head.net.mlp[0].in_features), torch.randn(50, 2)
+    found = head(inputs)
+    largest = found.detach()[:, 0].abs().max()
+    assert largest > 2.0 if algorithm == "ppo" else largest == 2.0
+    found.backward(upstream)
+    stds = StateDependentStds(head, {head.log_std: torch.zeros_like(head.log_std)})
+    with torch.no_grad():
+        means = head.net.mlp[-1](head.features)
+        assert torch.equal(stds.complete(means, head.features), found)
+        of_means = stds.backward(upstream)
+    assert torch.equal(of_means.sum(dim=0), head.net.mlp[-1].bias.grad)
+    assert torch.equal(of_means.ravel() == 0, means.ravel().abs() >= head.largest_mean)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -7,6 +7,7 @@ independent normal numbers adds to the mean of action j has variance sum_i f_i^2
 or not, as in Stable-Baselines3 (common/distributions.py: `StateDependentNoiseDistribution`, `learn_features`).
 """
 
+import math
 from typing import Any
 
 import torch
@@ -26,16 +27,20 @@ class StateDependentHead(nn.Module):
         num_actions: Of the action space.
         log_std: Natural logarithm of all weights' standard deviations at the start.
         learns_features: Whether the features are trained by the standard deviations that they make.
+        largest_mean: That of each action, up and down; infinite if there is none.
 
     Attributes:
         learns_features: As given.
+        largest_mean: As given.
         log_std: The same as they are trained, [features, actions].
         features: Of the last forward pass, [rows, ..., features].
     """
 
-    def __init__(self, head: Any, num_actions: int, log_std: float, learns_features: bool) -> None:
+    def __init__(
+        self, head: Any, num_actions: int, log_std: float, learns_features: bool, largest_mean: float = math.inf
+    ) -> None:
         super().__init__()
-        self.learns_features = learns_features
+        self.learns_features, self.largest_mean = learns_features, largest_mean
         self.net = head.net
         means = self.net.mlp[-1]
         means.out_features = num_actions
@@ -50,7 +55,7 @@ class StateDependentHead(nn.Module):
         self.features = features.detach()
         seen = features if self.learns_features else self.features
         log_stds = 0.5 * _variances(seen.pow(2), (2.0 * self.log_std).exp()).log()
-        return torch.cat([self.net.mlp[-1](features), log_stds], dim=-1)
+        return torch.cat([_limited(self.net.mlp[-1](features), self.largest_mean), log_stds], dim=-1)
 
 
 class StateDependentStds:
@@ -69,19 +74,20 @@ class StateDependentStds:
 
     def __init__(self, head: StateDependentHead, gradients: Gradients) -> None:
         self._log_std, self._gradient = head.log_std.detach(), gradients[head.log_std]
-        self._learns_features = head.learns_features
+        self._learns_features, self._largest_mean = head.learns_features, head.largest_mean
+        self._means = torch.empty(0)
         self._features = self._squares = self._of_weights = self._found = torch.empty(0)
 
     def complete(self, outputs: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
         """The network's outputs, [rows, actions], as inputs of the distribution.
 
         Args:
-            outputs: Means.
+            outputs: Means, before their limit.
             features: What the last layer made them of, [rows, features].
         """
         self._features, self._squares, self._of_weights = features, features.pow(2), (2.0 * self._log_std).exp()
-        self._found = _variances(self._squares, self._of_weights)
-        return torch.cat([outputs, 0.5 * self._found.log()], dim=-1)
+        self._found, self._means = _variances(self._squares, self._of_weights), outputs
+        return torch.cat([_limited(outputs, self._largest_mean), 0.5 * self._found.log()], dim=-1)
 
     def backward(self, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient of the means, from that of what `complete` made of them last; sets those of the parameter and,
@@ -92,7 +98,11 @@ class StateDependentStds:
         self._gradient.copy_(self._squares.t().mm(of_variances) * self._of_weights * 2.0)
         if self._learns_features:
             self.of_features = of_variances.mm(self._of_weights.t()) * (self._features * 2.0)
-        return means
+        return means if math.isinf(self._largest_mean) else means * (self._means.abs() < self._largest_mean)
+
+
+def _limited(means: torch.Tensor, largest: float) -> torch.Tensor:
+    return means if math.isinf(largest) else nn.functional.hardtanh(means, -largest, largest)
 
 
 def _variances(squares: torch.Tensor, of_weights: torch.Tensor) -> torch.Tensor:
