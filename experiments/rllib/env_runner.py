@@ -19,10 +19,6 @@ from experiments.rllib.results import SPANS, NonFiniteError
 from experiments.rllib.runner_clock import RunnerClock
 
 
-def _nothing() -> None:
-    pass
-
-
 class EnvRunnerError(RuntimeError):
     """A runner failed; the message is the error's class and first line."""
 
@@ -37,7 +33,6 @@ class _Observed:
 
     Attributes:
         gatherer: Gathers what is sampled; None if no statistics of it are wanted.
-        on_step: Called at every step of the environments, all at once.
     """
 
     config: Any
@@ -54,7 +49,6 @@ class _Observed:
             raise
         except Exception as error:
             raise EnvRunnerError(reason_of(error)) from error
-        self.on_step: Callable[[], None] = _nothing
         self.gatherer = gatherer_of(self)
         self._is_replayed = hasattr(self.config, "replay_buffer_config")
         self._clock = RunnerClock()
@@ -91,6 +85,9 @@ class _Observed:
                         episode.is_done,
                     )
             return episodes
+
+    def on_step(self) -> None:
+        """Called at every step of all environments; `signs_of_life` puts its own in its place."""
 
     def on_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Gather what the fast runner sampled without `sample`."""

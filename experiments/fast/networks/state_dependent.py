@@ -36,9 +36,7 @@ class StateDependentHead(nn.Module):
         features: Of the last forward pass, [rows, ..., features].
     """
 
-    def __init__(
-        self, head: Any, num_actions: int, log_std: float, learns_features: bool, largest_mean: float = math.inf
-    ) -> None:
+    def __init__(self, head: Any, num_actions: int, log_std: float, learns_features: bool, largest_mean: float) -> None:
         super().__init__()
         self.learns_features, self.largest_mean = learns_features, largest_mean
         self.net = head.net
@@ -75,8 +73,7 @@ class StateDependentStds:
     def __init__(self, head: StateDependentHead, gradients: Gradients) -> None:
         self._log_std, self._gradient = head.log_std.detach(), gradients[head.log_std]
         self._learns_features, self._largest_mean = head.learns_features, head.largest_mean
-        self._means = torch.empty(0)
-        self._features = self._squares = self._of_weights = self._found = torch.empty(0)
+        self._features = self._squares = self._of_weights = self._found = self._means = torch.empty(0)
 
     def complete(self, outputs: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
         """The network's outputs, [rows, actions], as inputs of the distribution.
